@@ -96,7 +96,7 @@ def cohort(
     words = hashed(base, np.arange(clients, dtype=np.int64))
     largest = np.partition(words, clients_per_round - 1)[clients_per_round - 1]
     chosen = np.flatnonzero(words <= largest)
-    if len(chosen) > clients_per_round:  # equal words: the first ones
+    if len(chosen) > clients_per_round:  # of equal words, the first ones count
         chosen = np.sort(chosen[np.argsort(words[chosen], kind="stable")[:clients_per_round]])
     return chosen
 

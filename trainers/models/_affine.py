@@ -42,7 +42,7 @@ class Affine:
         outputs: number of scores.
         targets: (rows, outputs) targets of the scores, for training, booleans or numbers; or (rows,) int64 class
             numbers, which take less memory and stand for targets of 1 for the class and 0 elsewhere.
-        test_targets: the same for testing; None without test examples.
+        test_targets: targets of the test examples, in the same form; None without test examples.
         classifies: whether the largest score is a prediction of the class.
         dtype: type of all tensors.
         device: device of all tensors.

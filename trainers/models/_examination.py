@@ -165,7 +165,7 @@ class Examination:
                 if backward:
                     trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
                     torch.autograd.grad(done.scores.sum(), trained, allow_unused=True)
-        except Exception as error:  # of any kind, from code of others
+        except Exception as error:  # any error of other people's code
             if ran_out(error) or isinstance(error, SpecError):
                 raise
             cause = f"{type(error).__name__}: {error}"
@@ -310,7 +310,7 @@ def check_type(module: nn.Module, loss: Callable[[], Tensor], dtype: torch.dtype
         trained = [parameter for parameter in module.parameters() if parameter.requires_grad]
         with torch.enable_grad():
             torch.autograd.grad(loss(), trained, allow_unused=True)
-    except Exception as error:  # of any kind, from code of others
+    except Exception as error:  # any error of other people's code
         if ran_out(error):
             raise
         reason = f"fails in {str(dtype).removeprefix('torch.')}: {type(error).__name__}: {error}: make tensors of the "

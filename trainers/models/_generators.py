@@ -43,7 +43,7 @@ def generators(device: torch.device) -> tuple[GlobalGenerator, ...]:
         torch.cuda.init()  # type: ignore[no-untyped-call]
         number = torch.cuda.current_device() if device.index is None else device.index
         sources.append(("torch", torch.cuda.default_generators[number]))
-    legacy = np.random  # whose global generator is the one that modules use
+    legacy = np.random  # its global generator is the one that modules use
     return (
         *(GlobalGenerator(name, source.get_state, source.set_state, source.manual_seed) for name, source in sources),
         GlobalGenerator("numpy", legacy.get_state, legacy.set_state, lambda seed: legacy.seed(seed % 2**32)),

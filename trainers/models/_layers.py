@@ -125,7 +125,7 @@ class Dense(Layer):
             spread, inputs = spread.to(weight.dtype), inputs.to(weight.dtype)
         pair = spread.transpose(1, 2), inputs
         if weight[0].numel() > _SMALL and weight.dtype == spread.dtype:
-            weight.baddbmm_(*pair, beta=0 if fresh else 1)  # one product for each client, as they lie apart
+            weight.baddbmm_(*pair, beta=0 if fresh else 1)  # one product for each client, since they lie apart
         elif fresh:
             weight.copy_(torch.bmm(*pair))
         else:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 _OWN = frozenset(vars(nn.Module()))  # attributes of every module
-_DEPTH = 3  # of containers inside containers
+_DEPTH = 3  # levels of containers inside containers
 _LONGEST = 256  # elements of a container that are examined
 _PLAIN = (bool, int, float, complex, str, bytes)
 
@@ -76,7 +76,7 @@ def _same(one: Any, other: Any) -> bool:
         return bool(one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes())
     if isinstance(one, list | tuple):
         return len(one) == len(other) and all(_same(*pair) for pair in zip(one, other, strict=True))
-    return bool(one == other or one != one)  # NaN is the same
+    return bool(one == other or one != one)  # NaN equals NaN
 
 
 def _bits(tensor: Tensor) -> Tensor:

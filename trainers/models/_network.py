@@ -385,7 +385,7 @@ class Network:
             try:
                 with torch.no_grad(), seeded(self.generators, 0):
                     self._functional_losses(tensors, data)
-            except Exception:  # of any kind, from code of others
+            except Exception:  # any error of other people's code
                 continue
             return whole
         return True

@@ -44,7 +44,7 @@ def give_shapes(module: nn.Module, example: NDArray[Any]) -> None:
             with torch.no_grad():
                 module(inputs)
             break
-        except Exception as error:  # of any kind, from code of others
+        except Exception as error:  # any error of other people's code
             cause = f"{type(error).__name__}: {error}"
     module.train(mode)
     if any(is_lazy(tensor) for tensor in (*module.parameters(), *module.buffers())):

@@ -9,7 +9,7 @@ from trainers.hyperparameters import check, describe
 from trainers.models._targets import targets_of
 from trainers.problem import Examples, Problem
 
-_CHANNELS = (1, 2, 3, 4)  # of images
+_CHANNELS = (1, 2, 3, 4)  # numbers of channels that images may have
 
 SettingsT = TypeVar("SettingsT")
 

@@ -61,7 +61,7 @@ class ScoredExamples:
                 return self._trial_by_trial(params, inputs, targets, names)
             try:
                 return self._at_once(params, inputs, targets, names)
-            except Exception as error:  # of any kind, from code of others
+            except Exception as error:  # any error of other people's code
                 if ran_out(error):
                     raise
                 self._together = False

@@ -61,7 +61,7 @@ class Stack:
             params = (row + size * self._moves().to(row)).expand(1, 1, -1)
             try:
                 by_hand, expected = (one.value_and_grad(params, batch) for one in (oracle, exact))
-            except Exception as error:  # of any kind, from code of others
+            except Exception as error:  # any error of other people's code
                 if ran_out(error):
                     raise
                 return False

@@ -56,7 +56,7 @@ def stack_of(module: nn.Module) -> list[Layer] | None:
         copied = copy.deepcopy(module, {id(tensor): tensor for tensor in tensors})  # `forward` may keep what it gets
         graphs = [_Tracer().trace(copied.train(training)) for training in (False, True)]
         layers = _merged(_layers_in(graphs[0], module)) if str(graphs[0]) == str(graphs[1]) else []
-    except Exception:  # of any kind, from code of others
+    except Exception:  # any error of other people's code
         return None
     names = [name for layer in layers for name in layer.names]
     trained = {name for name, parameter in module.named_parameters() if parameter.requires_grad}

@@ -103,7 +103,7 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
     def make() -> nn.Module:
         try:
             module = function(**arguments)
-        except Exception as error:  # of any kind, from code of others
+        except Exception as error:  # any error of other people's code
             if ran_out(error) or device.type == "meta":  # the function may need real tensors
                 raise
             raise SpecError(f"{path}: {settings['module']} fails: {said(error)}", path) from error

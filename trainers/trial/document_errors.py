@@ -38,7 +38,7 @@ def trial_errors(document: Mapping[str, Any]) -> list[SpecError]:
         except SpecError as error:
             raised.setdefault((error.path, str(error)), error)
             return [(error.path, str(error))]
-        except (MemoryError, OverflowError, RuntimeError, ValueError, TypeError):  # of values beyond any machine
+        except (MemoryError, OverflowError, RuntimeError, ValueError, TypeError):  # values too large for any machine
             pass
         return []
 

@@ -29,9 +29,9 @@ class ClassBatches:
         positions = np.arange(len(owner)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         example_labels = labels[np.repeat(offsets, sizes) + positions]
         order = np.lexsort((example_labels, owner))
-        self._places = positions[order]  # of each client's examples, class by class
+        self._places = positions[order]  # positions of each client's examples, class by class
         begins = np.flatnonzero(np.diff(owner, prepend=-1) | np.diff(example_labels[order], prepend=0))
-        self._first = begins  # of each class of each client among these
+        self._first = begins  # start of each class of each client among these positions
         self._counts = np.diff(begins, append=len(owner))
         self._classes = np.bincount(owner[begins], minlength=len(sizes))
         self._start = np.cumsum(self._classes) - self._classes  # each client's first class

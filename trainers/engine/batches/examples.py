@@ -23,7 +23,7 @@ from trainers.engine.memory import owned
 from trainers.engine.oracles.oracle import Batch, DistinctExamples, Group, RoundBatches, first_clients
 from trainers.trial.passes import PassEnd, Passes
 
-_KEPT_BYTES = 1 << 26  # of batches, for all trials of a pack
+_KEPT_BYTES = 1 << 26  # bytes of cached batches, for all trials of a pack
 
 
 class ExampleSource:

@@ -173,7 +173,7 @@ class ReportModule(Protocol):
     NEEDS: tuple[str, ...] = ()
 
     def refuse(self, method: ChosenMethod) -> str | None:
-        """Why this report is not possible with a method; None if it is.
+        """Why this report is not possible with a method; None if it is possible.
 
         Args:
             method: the method of the trial.

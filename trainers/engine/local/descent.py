@@ -10,7 +10,7 @@ from torch import Tensor
 from trainers.engine.oracles.frame import Frame, Motion
 from trainers.engine.oracles.oracle import Batch, LocalGradients, StepBatches, unset_replicas
 
-_BATCH_BYTES = 1 << 25  # of the steps that a client takes before the next client does, unless one step needs more
+_BATCH_BYTES = 1 << 25  # of the batches of a client before the next client starts, unless one step needs more
 
 
 class Descent(Frame):

@@ -85,7 +85,7 @@ class Lane:
         self._fragments = None
         if spec.fragments is not None:
             layout = setting.model.layout
-            check_fragments(spec.fragments, len(layout.entries))  # for models that only their data can size
+            check_fragments(spec.fragments, len(layout.entries))  # for models whose tensors are unknown without data
             self._fragments = Fragments.of(layout, spec.fragments)
             owner += f" with {spec.fragments} fragments"
             names.append(UNSENT)

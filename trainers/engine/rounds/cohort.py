@@ -217,7 +217,7 @@ class Cohort:
         return self._uploaded(done)
 
     def own_gradients(self, params: Tensor, *, weight_decay: Tensor | None = None, full: bool = False) -> Tensor:
-        """Every client's gradient at the broadcast model, (T, M, P); it stays with the client: no exchange.
+        """Every client's gradient at the broadcast model, (T, M, P). The client keeps it, so there is no exchange.
 
         Args:
             params: (T, 1, P), broadcast in another exchange of the round.
