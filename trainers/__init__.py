@@ -1,6 +1,6 @@
 """Local update methods on PyTorch: trial documents, training, and the theory of the methods.
 
-The public interface, and all that `service`, `driftline` and `search_spaces` need for training:
+The public interface, with everything that `service`, `driftline` and `search_spaces` need for training:
 
     spec = parse(document)                  a fully checked trial document (trainers/trial)
     pack = Pack.from_spec(spec)             trials of one structure, trained together on one device (trainers/engine)
@@ -10,11 +10,11 @@ The public interface, and all that `service`, `driftline` and `search_spaces` ne
     estimate_curvature(spec)                curvature and gradient noise of a task at its initial model
     run.run(document)                       the report lines of a whole trial
 
-Modules and packages, each line above those that it uses; the plug-ins have a module each:
+Modules and packages; each line uses only lines below it. Every plug-in is a module of its own:
 
-    plugin                        all that plug-ins of other packages import
+    plugin                        everything that plug-ins of other packages import
     run, catalogue, curvature     trains a document; prints docs/methods.md; measures curvature and gradient noise
-    data_description              what a user's data hold, and a task for them
+    data_description              describes a user's data, and proposes a task for them
     methods, models, reports      plug-ins: what clients and server do; models; optional metrics of report lines
     engine                        trains packs
     tasks, trial                  plug-ins: a model, a loss and federated data; trial documents
@@ -26,13 +26,13 @@ Modules and packages, each line above those that it uses; the plug-ins have a mo
     plugins, problem              loads and checks plug-ins; the contract of a task
     hyperparameters, fused_steps  hyperparameters as dataclass fields; steps of torch's fused optimizers
     first_square                  the squared gradients that adaptive optimizers start from
-    over_the_rounds               warm-up, fall and floor over a known number of rounds, for schedules
+    over_the_rounds               warm-up, decay and floor over a known number of rounds, for schedules
     costs                         the costs of training and their counters
-    replacements                  every error of a document, which is read again without what is wrong
-    target_kinds                  what targets can be, and the metrics that follow from it
+    replacements                  finds every error of a document: replaces invalid values and reads it again
+    target_kinds                  kinds of targets, and the metrics of each
     spelling, values, errors      nearest known words; numbers in documents; errors
-    working_directory             keeps files there from hiding modules
-    own_files, disk_cache         writes files through no link; what is made once and kept on disk
+    working_directory             keeps files in the working directory from hiding modules
+    own_files, disk_cache         writes files, never through a link; caches files on disk
     own_function                  finds the function of a user's file or package that a document names
 
 Nothing in this package depends on a network, a database, Ray, Optuna, MLflow or Kubernetes.
@@ -41,7 +41,7 @@ Nothing in this package depends on a network, a database, Ray, Optuna, MLflow or
 from __future__ import annotations
 
 # isort: off
-from trainers import working_directory as working_directory  # before any module that a file there may hide
+from trainers import working_directory as working_directory  # before any module that a file there could hide
 # isort: on
 
 from importlib import import_module

@@ -181,7 +181,7 @@ def _section(title: str, registry: Registry[Configured], *, exchanges: bool) -> 
 
 
 def all_of(module: Configured) -> tuple[Hyperparameter, ...]:
-    """All settings, of an optimizer those that it has on the server, and the state that clients keep.
+    """All settings; of an optimizer, the settings on the server and the clients' setting `state`.
 
     Args:
         module: a plug-in.

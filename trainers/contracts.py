@@ -1,7 +1,7 @@
-"""The contracts of methods, optimizers and schedules: what a plug-in must define, and defaults of what it may define.
+"""The contracts of methods, optimizers and schedules: what a plug-in must define, and what it may, with defaults.
 
-That of optimizers is in `optimizer_contract`, because engine.rounds uses it, whose types the contract of methods names.
-Contracts of other kinds are in `problem.Task`, `engine.oracles.oracle.ModelBuilder` and
+The contract of optimizers is in `optimizer_contract`, because engine.rounds imports it, and the contract of methods
+names types of engine.rounds. Contracts of other kinds are in `problem.Task`, `engine.oracles.oracle.ModelBuilder` and
 `engine.evaluation.views.ReportModule`.
 """
 
@@ -31,14 +31,14 @@ Values = Mapping[str, tuple[Any, ...]]
 
 @dataclass(frozen=True)
 class RoundGradients:
-    """What a client computes in a round, in gradients on mini-batches; a Hessian product counts as two.
+    """What a client computes in a round, counted in mini-batch gradients; a Hessian-vector product counts as two.
 
-    It is known before training, so that budgets may be in gradients and examples (trial/spend.py).
+    The counts are known before training, so that budgets may be in gradients and examples (trial/spend.py).
 
     Args:
-        per_step: gradients in each local step, on the client's batch of this step.
+        per_step: gradients in each local step, on the client's batch of the step.
         central_per_step: gradients in each local step on a batch of the server.
-        batches: further gradients, on a first batch of the round.
+        batches: further gradients, on the client's first batch of the round.
         passes: further gradients on all data of the client, each of which counts as the mini-batches of a pass.
         once: gradients on a mini-batch in the first round only.
     """
@@ -50,7 +50,7 @@ class RoundGradients:
     once: int = 0
 
     def and_at(self, source: str, count: int = 1) -> RoundGradients:
-        """These, and further gradients on all data of the client ("full") or on a mini-batch ("batch")."""
+        """Adds `count` gradients on all data of the client ("full") or on a mini-batch ("batch")."""
         if source == "full":
             return replace(self, passes=self.passes + count)
         return replace(self, batches=self.batches + count)
@@ -61,25 +61,25 @@ class Method(Configured, Protocol):
     """A module in trainers/methods. `Hyper` and `train_round` are required; the rest is optional, with these defaults.
 
     Attributes:
-        ROLES: role -> optimizers that it takes there: "any", "linear", or "none: REASON". Every method has a server.
+        ROLES: role -> optimizers allowed in it: "any", "linear", or "none: REASON". Every method has the role server.
         TIED: server_lr follows client_lr and is not a hyperparameter.
-        CENTRAL: it also trains on data of the server.
-        CLIENTS_PER_ROUND: the only size of a cohort that it supports; None supports any.
+        CENTRAL: the method also trains on data of the server.
+        CLIENTS_PER_ROUND: the only supported size of a cohort; None supports any.
         PSEUDO_GRADIENT: what a client returns: the "sum" of the gradients along its local steps, or the "last" one;
-            `space: theory` derives rates from it, and has none for None.
-        ONE_UPLOAD: a client returns one model-sized tensor a round, so that it may be quantised (`upload`); what the
-            client keeps of it is what the server receives.
-        PARTIAL_WORK: its clients may take different parts of their local steps (`stragglers`), all in `cohort.local`.
-        FRAGMENTS: what a client returns is the sum of its directions from the broadcast model, along whose mean the
-            server's optimizer steps, and nothing else: so that rounds may exchange `fragments` of the model in turn.
+            `space: theory` derives rates from it, and refuses methods with None.
+        ONE_UPLOAD: a client returns one model-sized tensor a round, so that `upload` may quantise it; a client state
+            that follows from the tensor uses it as the server receives it.
+        PARTIAL_WORK: clients may take different parts of their local steps (`stragglers`), all in `cohort.local`.
+        FRAGMENTS: a client returns only the sum of its directions from the broadcast model, and the server's optimizer
+            steps along the mean of these sums, so that rounds may exchange `fragments` of the model in turn.
         resolve: (values, problem, batch_size) -> the values, including those that follow from the task's data;
             `problem()` builds the problem, and batch_size None is all data of a client. None uses no data.
-        INACTIVE: where its hyperparameters change nothing, a literal. One for client_lr holds where nothing else uses
-            client_lr: rates stay as they are, and server_lr does not follow from it.
-        round_gradients: what a client computes in a round, or values of a trial -> that; a method without it cannot
-            have a budget in gradients, examples or tokens.
-        round_batches: values of a trial, of which those with a default may be missing -> batches of a client in a
-            round, after which `batching: epochs` goes on in the next one; by default local_steps, or 1 without.
+        INACTIVE: conditions under which hyperparameters change nothing, a literal. A condition for client_lr applies
+            only where nothing else uses client_lr: with constant rates and a server_lr that does not follow from it.
+        round_gradients: what a client computes in a round, or a function of a trial's values that returns it; a method
+            without it cannot have a budget in gradients, examples or tokens.
+        round_batches: a trial's values (those with a default may be missing) -> number of a client's batches in a
+            round, after which `batching: epochs` continues in the next round; by default local_steps, else 1.
     """
 
     ROLES: Mapping[str, str] = MappingProxyType({})
@@ -127,11 +127,11 @@ class Schedule(Configured, Protocol):
     """A module in trainers/schedules. Attributes and functions with a value or body here are optional.
 
     Attributes:
-        LOSS_DATA: data on which it sees the loss, unless the trial has `loss_data`.
-        FOLLOWS: hyperparameters that default to the method's -> their defaults for methods without; a literal. Also
-            `rounds`, which defaults to the trial's, and `rates`, to "client_lr", or "server_lr" for methods without it;
-            other rates than the method's own are refused.
-        RATES: what it makes of the method's client_lr and server_lr, a literal.
+        LOSS_DATA: data on which the monitored loss is computed, unless the trial has `loss_data`.
+        FOLLOWS: hyperparameters that default to the method's -> their defaults if the method has none; a literal. Also
+            `rounds`, which default to the trial's, and `rates`, by default "client_lr", or "server_lr" for methods
+            without client_lr; rates that the method does not set itself are refused.
+        RATES: whether the method's client_lr and server_lr are kept, changed or replaced; a literal.
     """
 
     LOSS_DATA: Literal["full", "batches"]
@@ -160,7 +160,7 @@ class Schedule(Configured, Protocol):
         """(T, largest number of steps) float64 rates of the next round's local steps, divided by its client_lr.
 
         They must be at least 0, also after a trial's last step. A trial's row must not depend on the other trials. The
-        default None is client_lr throughout, which saves a pass over the models in every step.
+        default, None, keeps client_lr in all steps, which saves a pass over the models in every step.
 
         Args:
             hyper: traced fields (T,).

@@ -14,12 +14,12 @@ class Cost:
     Args:
         counters: names of the counters.
         unit: of the sum; what follows a comma is for titles only.
-        first: the cost from which speed counts: one round, byte, gradient or example, a modelled microsecond, a
+        first: smallest cost at which speed is compared: one round, byte, gradient or example, a modelled microsecond, a
             millisecond. It is the same for all trials, so that of two trials with equal curves over rounds, the one
             with cheaper rounds is faster.
-        whole: counted, and so asked for in whole numbers.
+        whole: the cost is a count, so that amounts are whole numbers.
         reported: trials report it, so that a study may choose it; otherwise results compute it.
-        repeatable: the same on every machine; other costs get no verdicts.
+        repeatable: the same on every machine; comparisons by other costs get no verdicts.
         of_tokens: counted only for tasks that predict tokens.
     """
 
@@ -46,7 +46,7 @@ COSTS: Mapping[str, Cost] = MappingProxyType(
 
 
 def cost_named(name: str) -> Cost:
-    """The cost of this name; one that is not in the table is a counter that somebody's own program reports.
+    """The cost of this name; a name outside the table is a counter that a user's own program reports.
 
     Examples:
         >>> cost_named("bytes").counters, cost_named("gpu_seconds").unit
@@ -60,7 +60,7 @@ REPORTED = tuple(name for name, cost in COSTS.items() if cost.reported)
 
 _SAME = [name for name in REPORTED if COSTS[name].repeatable and not COSTS[name].of_tokens]
 ADVICE = f"depend on the machine and its load: choose {', '.join(_SAME[:-1])} or {_SAME[-1]}"
-"""What to say of a cost that is not repeatable, after its name."""
+"""Error text about a cost that is not repeatable, to follow its name."""
 
 COUNTERS = (
     "exchanges",

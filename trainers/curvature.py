@@ -2,13 +2,13 @@
 
 Lanczos (see Golub & Meurant, "Matrices, Moments and Quadrature with Applications", chapters 3 and 4) on the Hessian of
 the mean loss begins with the gradient g. It gives eigenvalues e_j (Ritz values) and the square g_j^2 of the part of the
-gradient in the direction of each, so that the loss of the quadratic model falls by sum_j g_j^2 / (2 e_j). Of this,
-gradient descent with rate 1 / L reaches in direction j the share 1 - (1 - e_j / L)^(2 rounds). The smallest useful
-curvature is the smallest e_j among the directions that hold `USEFUL` of what is reached. The largest eigenvalue of each
-client's Hessian is from a few steps of Lanczos for all clients at once.
+gradient in the direction of each, so that the loss of the quadratic model falls by sum_j g_j^2 / (2 e_j). Gradient
+descent with rate 1 / L reaches the share 1 - (1 - e_j / L)^(2 rounds) of term j. The smallest useful curvature is the
+smallest e_j among the steepest directions that make up the share `USEFUL` of the fall that is reached. The largest
+eigenvalue of each client's Hessian is from a few steps of Lanczos for all clients at once.
 
-How much is computed is a function of the trial alone, never of a clock: at most `MOST_CLIENTS` clients, `MOST_EXAMPLES`
-of each, and fewer of both where these would take more than `MOST_FLOPS` operations.
+The amount of computation depends on the trial alone, never on a clock: at most `MOST_CLIENTS` clients and
+`MOST_EXAMPLES` of each, and fewer of both where these would take more than `MOST_FLOPS` operations.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from trainers.trial.document import TrialSpec
 LEAST_CLIENTS, MOST_CLIENTS = 4, 32
 LEAST_EXAMPLES, MOST_EXAMPLES = 32, 256
 MOST_FLOPS, MARGIN = 4e10, 5
-"""Operations aimed at, about 5 s of one core; a model that needs `MARGIN` times more for the least is refused."""
+"""Intended operations, about 5 s of one core; a model whose least sizes need `MARGIN` times as many is refused."""
 
 MEAN_STEPS, CLIENT_STEPS, DRAWS = 16, 8, 8
 """Steps of Lanczos for the mean loss and for each client, and batches of each client."""
@@ -46,7 +46,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True)
 class LossEstimate:
-    """What was measured; three significant digits, so that it seldom depends on the machine.
+    """The measured numbers, with three significant digits, so that they seldom depend on the machine.
 
     Args:
         smoothness: largest eigenvalue of the Hessian of the mean loss.
@@ -54,7 +54,7 @@ class LossEstimate:
         client_smoothness: smallest, median and largest over the clients of the largest eigenvalue of each.
         distance: distance to the minimum of the quadratic model, in the useful directions.
         gradient_noise: standard deviation of a client's batch gradient, root mean square over the clients.
-        client_spread: the same for the clients' gradients around their mean.
+        client_spread: root mean square distance of the clients' gradients from their mean.
         clients: how many clients were measured.
     """
 
@@ -75,7 +75,7 @@ def estimate_curvature(spec: TrialSpec) -> LossEstimate:
     """Measures the task of a trial at its initial model, on the CPU; with dtype bfloat16 in single precision.
 
     Args:
-        spec: task, initial model, batch size, rounds and seed count; the method does not.
+        spec: its task, initial model, batch size, rounds and seed matter; its method does not.
 
     Raises:
         SpecError: the loss has no positive curvature in the direction of its gradient, or the model is too large.
@@ -108,8 +108,8 @@ def ritz(product: Callable[[Tensor], Tensor], start: Tensor, steps: int) -> tupl
 
     Args:
         product: multiplies the matrix with a vector of the shape of `start`.
-        start: the first vector; where it is 0, there are no values.
-        steps: most products.
+        start: the first vector; if it is 0, there are no values.
+        steps: largest number of products.
     """
     length = float(start.norm())
     basis: list[Tensor] = [start / length] if length > 0 and math.isfinite(length) else []
@@ -118,7 +118,7 @@ def ritz(product: Callable[[Tensor], Tensor], start: Tensor, steps: int) -> tupl
     while basis and len(diagonal) < steps:
         vector = product(basis[-1])
         diagonal.append(float((vector * basis[-1]).sum()))
-        for _ in range(2):  # once more: float32 loses orthogonality
+        for _ in range(2):  # twice, because float32 loses orthogonality
             for direction in basis:
                 vector = vector - (vector * direction).sum() * direction
         norm = float(vector.norm())
@@ -135,11 +135,11 @@ def ritz(product: Callable[[Tensor], Tensor], start: Tensor, steps: int) -> tupl
 
 
 def useful_curvature(values: Array, squares: Array, rounds: int) -> tuple[float, float]:
-    """(smallest useful curvature, distance to the minimum in the useful directions); see the module.
+    """(smallest useful curvature, distance to the minimum in the useful directions), as the module defines them.
 
     Args:
         values: Ritz values of the mean loss.
-        squares: square of the gradient's part that belongs to each.
+        squares: square of the gradient's component that belongs to each value.
         rounds: budget of a trial.
 
     Raises:

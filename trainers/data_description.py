@@ -1,4 +1,4 @@
-"""What a user's data hold: columns, clients, labels by client, what is probably wrong, and a task for them."""
+"""Describes a user's data: columns, clients, labels by client, probable mistakes, and a task for them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Description:
     """A user's data.
 
     Args:
-        kind: what the targets are.
+        kind: kind of the targets.
         task: the task that trains on them, with the keys that differ from the defaults.
         format: name of the format.
         columns: of the training examples.
@@ -55,7 +55,7 @@ class Description:
         counts: (clients, classes or tags) training examples by label; (clients, 0) for other targets.
         labels: names of the classes or tags.
         test: number of test examples.
-        notes: what is probably not meant, one line each.
+        notes: probable mistakes, one line each.
     """
 
     kind: Kind
@@ -71,7 +71,7 @@ class Description:
 
     @property
     def skew(self) -> float | None:
-        """Mean over the clients of the total variation distance between a client's labels and all; None without any."""
+        """Mean over the clients of the total variation distance of a client's labels from all; None without labels."""
         if not self.counts.size:
             return None
         shares = self.counts / self.counts.sum(1, keepdims=True).clip(min=1)  # a client may have no tags
@@ -87,7 +87,7 @@ def describe(path: str, keys: Mapping[str, Any]) -> Description:
         keys: keys of the task that are given, such as {"targets": "label"}.
 
     Raises:
-        SpecError: the data are damaged, or no task can be made of them; the first thing that is wrong.
+        SpecError: the first error: the data are damaged, or no task can be made of them.
     """
     source = data_source.find(path, keys.get("format", data_source.AUTO), _PATH)
     task: dict[str, Any] = {"name": "data", "path": path, **keys}
@@ -158,14 +158,14 @@ def _described(task: Mapping[str, Any], settings: TableTask, table: Table, unuse
 
 
 def _kind(source: data_source.DataSource, targets: str) -> Mapping[str, str]:
-    """What the keys of the task say about the targets: numbers if some are not whole, tags if they are lists."""
+    """Keys of the task that follow from the targets: tags if they are lists, a regression if some are fractions."""
     columns, key_path = source.format.read(source.path, (targets,), f"{_PATH}.path"), f"{_PATH}.targets"
     if targets not in columns.names:
-        return {}  # `parse` has the error
+        return {}  # `parse` reports the error
     try:
         lists = columns.lists(targets, key_path, None) if isinstance(columns, HasLists) else None
     except SpecError:
-        lists = None  # numbers, or what `parse` has the error for
+        lists = None  # numbers, or an error that `parse` reports
     if lists is not None and (lists.dtype.kind == "U" or len(np.unique(lists.counts)) > 1):
         return {"kind": "tags", "model": "logistic"}
     array = columns.array(targets, key_path)

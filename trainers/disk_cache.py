@@ -1,10 +1,10 @@
 """A cache of files that are made once, below ~/.cache/driftline/data: tables, downloads, MLflow's empty schema.
 
-An entry is a folder whose name is a hash of what it is made of. It is made under another name and renamed when it is
-whole, so that a process that is killed leaves no half entry; a lock for each entry keeps two processes from making it
-twice, and ends with its process. An entry that was cut or overwritten is made again. The least recently used entries
-are removed when all together exceed the limit, $DRIFTLINE_CACHE_GIB; files that a process has mapped live on until it
-ends. Where the folder cannot be written to, nothing is cached.
+An entry is a folder whose name is a hash of its sources. It is written under another name and renamed when complete, so
+that a killed process leaves no partial entry. A lock for each entry, which is released when its process ends, keeps two
+processes from making the entry twice. A truncated or overwritten entry is made again. The least recently used entries
+are removed when all together exceed the limit, $DRIFTLINE_CACHE_GIB; a process can read the files that it has mapped
+until it ends. If the folder is not writable, nothing is cached.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _SEAL = "entry.json"
 _DIGEST = "sha256"
 _LARGE = 32 * 2**20  # bytes of a file whose checksum is remembered
 _LONG = 2**20  # bytes of an array in a file
-_SETTLED_S = 2.0  # a file that was changed a moment ago may change again without another time
+_SETTLED_S = 2.0  # a file that has just changed may change again with the same timestamp
 _LOCK = ".lock"
-_WHOLE = 64 * 2**20  # bytes of a file that are all checked
-_BLOCKS, _BLOCK = 256, 2**16  # of a larger one
+_WHOLE = 64 * 2**20  # bytes up to which a file is checked in full
+_BLOCKS, _BLOCK = 256, 2**16  # blocks that are checked in a larger file, and bytes of a block
 
 
 def key(*parts: Any) -> str:
@@ -50,7 +50,7 @@ def key(*parts: Any) -> str:
 
 
 def entry(name: str, make: Callable[[Path], None], read: Callable[[Path], T]) -> T | None:
-    """What an entry holds, which is made if it is missing or damaged.
+    """Reads an entry, which is made first if it is missing or damaged.
 
     Args:
         name: from `key`.
@@ -61,7 +61,7 @@ def entry(name: str, make: Callable[[Path], None], read: Callable[[Path], T]) ->
         None where nothing can be cached: there is no home, the disk is full, or the limit is 0.
 
     Raises:
-        Exception: what `make` raises, except an OSError, which a full disk raises.
+        Exception: what `make` raises, except OSErrors, such as that of a full disk.
     """
     limit = most_bytes()
     root = _root() if limit > 0 else None
@@ -82,7 +82,7 @@ def entry(name: str, make: Callable[[Path], None], read: Callable[[Path], T]) ->
 
 
 def digest(file: Path) -> str:
-    """The SHA-256 of a file. That of a large one is remembered until its size, time or place on the disk changes.
+    """The SHA-256 of a file. For a large file it is cached until the file's size, times or inode change.
 
     Args:
         file: absolute.
@@ -99,7 +99,7 @@ def digest(file: Path) -> str:
 
 
 def unnamed() -> IO[bytes] | None:
-    """A new file without a name, for what would not fit into memory; None where nothing can be cached."""
+    """A new file without a name, for data that would not fit into memory; None where nothing can be cached."""
     root = _root() if most_bytes() > 0 else None
     try:
         return None if root is None else tempfile.TemporaryFile(dir=root)
@@ -108,14 +108,14 @@ def unnamed() -> IO[bytes] | None:
 
 
 def array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
-    """Zeros to be written over: those of a large array in a file without a name, if there is a cache with room."""
+    """An array of zeros to be overwritten; a large one is in a file without a name, if the cache has room."""
     size = math.prod(shape) * np.dtype(dtype).itemsize
     file = unnamed() if size >= _LONG else None
     if file is None:
         return np.zeros(shape, dtype)
     with file:
         try:
-            if hasattr(os, "posix_fallocate"):  # a disk that is full later would end the process
+            if hasattr(os, "posix_fallocate"):  # a write to a disk that fills up later would kill the process
                 os.posix_fallocate(file.fileno(), 0, size)
             file.truncate(size)
         except OSError:
@@ -124,7 +124,7 @@ def array(shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
 
 
 def _root() -> Path | None:
-    """The folder of the cache, made if it is missing; None if it cannot be had or is somebody else's."""
+    """The folder of the cache, made if it is missing; None if that fails or the folder belongs to another user."""
     try:
         root = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "driftline" / "data"
         root.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -135,7 +135,7 @@ def _root() -> Path | None:
 
 
 def most_bytes() -> float:
-    """Most bytes of all entries."""
+    """The largest number of bytes of all entries together."""
     try:
         return float(os.environ.get(VARIABLE) or _DEFAULT_GIB) * 2**30
     except ValueError:
@@ -144,7 +144,7 @@ def most_bytes() -> float:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """Waits for a lock, whose file may have been removed with its entry and made anew by then."""
+    """Waits for a lock, and starts again if the lock's file was removed with its entry in the meantime."""
     while True:
         descriptor = own_files.append(path)
         try:
@@ -207,7 +207,7 @@ def _flush(file: Path) -> None:
 
 
 def _evict(root: Path, kept: Path, limit: float) -> None:
-    """Removes what killed processes left, and the least recently used entries until all fit."""
+    """Removes the drafts of killed processes, and the least recently used entries until the rest fits."""
     ages: list[tuple[float, int, Path]] = []
     for folder in root.iterdir():
         with contextlib.suppress(OSError):

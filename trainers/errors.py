@@ -3,7 +3,7 @@
 TrainerError
 ├── SpecError            the trial document is invalid (also a ValueError); says where by a dotted path
 │   ├── MissingDataError the document is valid, but its data is not on this machine
-│   ├── ChangedDataError the data at a URL are not those of the document
+│   ├── ChangedDataError the data at a URL do not have the document's checksum
 │   └── TooLargeError    the trials of the pack are too many for one machine; fewer may fit
 ├── CheckpointError      a checkpoint is damaged, too new, or of another trial
 └── PluginError           a plug-in breaks the contract of its kind
@@ -34,11 +34,11 @@ class MissingDataError(SpecError):
 
 
 class ChangedDataError(SpecError):
-    """The data at a URL have another checksum than the document says; no other attempt would help."""
+    """The data at a URL do not have the checksum of the document; trying again does not help."""
 
 
 class TooLargeError(SpecError):
-    """The trials of a pack need more than a machine has, or than any machine has; fewer of them may fit."""
+    """The trials of a pack need more memory than this machine, or any machine, has; fewer trials may fit."""
 
 
 class CheckpointError(TrainerError):

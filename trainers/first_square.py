@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def complete(values: dict[str, Any]) -> dict[str, Any]:
-    """The values with null replaced by epsilon^2.
+    """The values of one member, with epsilon^2 as initial_accumulator if it is null.
 
     Args:
         values: values of one member.

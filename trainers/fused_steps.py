@@ -1,4 +1,4 @@
-"""Steps of torch's fused optimizers on the CPU: one pass over models, gradients and memory, by numbers for all trials.
+"""Steps of torch's fused optimizers on the CPU: one pass over models, gradients and memory, one setting for all trials.
 
 These are the functions that torch.optim.Adam, SGD and Adagrad call with fused=True. A step subtracts rate times the
 direction from the models. Tensors are (T, M, P), client-major.

@@ -289,7 +289,7 @@ def check(cls: type, mapping: Mapping[str, Any], path: str, *, other_keys: Seque
 def check_described(
     described: Sequence[Hyperparameter], mapping: Mapping[str, Any], path: str, *, other_keys: Sequence[str] = ()
 ) -> dict[str, Any]:
-    """As `check`, for hyperparameters that `describe` has returned."""
+    """Does the work of `check` for hyperparameters that `describe` has returned."""
     names = [item.name for item in described]
     refuse_unknown(mapping, [*names, *other_keys], path)
     values: dict[str, Any] = {}

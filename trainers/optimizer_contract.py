@@ -1,4 +1,4 @@
-"""The contract of optimizers: what a module in trainers/optimizers must define, and defaults of what it may define."""
+"""The contract of optimizers: what a module in trainers/optimizers must define, and what it may, with defaults."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 Inactive = Mapping[str, tuple[Mapping[str, Any], ...]]
-"""Hyperparameter -> conditions, each of them values of others, at which it changes no curve, to the bit."""
+"""Hyperparameter -> conditions (values of other hyperparameters) under which it changes no bit of any curve."""
 
 
 @runtime_checkable
@@ -24,15 +24,15 @@ class Optimizer(Configured, Protocol):
         Hyper: its settings, with the defaults for the server.
         DEFAULTS: role -> setting -> default, if it differs from that for the server.
         SPACES: role -> setting -> range, if it differs from that in SPACE; a literal too.
-        ABSENT: role -> settings that it does not have in that role.
-        REFUSED: role -> why it cannot serve in that role.
+        ABSENT: role -> settings that the optimizer does not have in that role.
+        REFUSED: role -> why the optimizer cannot serve in that role.
         LINEAR: its directions are linear in the gradients.
         DECOUPLED: weight decay is added to the directions, not to the gradients. On clients it is the method's
             weight_decay, in the other roles its own setting of this name.
-        INACTIVE: where its settings change nothing, a literal. In a condition `local_steps` is the number of steps that
-            a client takes in a round, each time with new memory; such a condition does not hold in other roles, or
-            if clients keep their memory.
-        CLOSED_FORM: its rates on quadratics, in `trainers.theory.rates`; None has none.
+        INACTIVE: conditions under which settings change nothing, a literal. In a condition `local_steps` is the number
+            of steps that a client takes in a round, each time with new memory; such a condition does not hold in other
+            roles, or if clients keep their memory.
+        CLOSED_FORM: name of its closed-form rates on quadratics in `trainers.theory.rates`; None: there are none.
         descend_: (hyper, memory, gradient, step, models, rate) moves models (T, M, P) by -rate times the direction of
             `direction_`, in fewer passes over memory. Clients on a CPU use it if all trials have the same settings:
             `hyper` then has traced fields (1, 1, 1), and step and rate are numbers.

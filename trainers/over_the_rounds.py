@@ -1,7 +1,7 @@
-"""Schedules of a known length: a warm-up, then a fall to a floor, exact in every local step; the shape is their own.
+"""Schedules of a known length: a warm-up, then a decay to a floor, exact in every local step.
 
-Steps are counted over all rounds: local steps for client_lr, rounds for server_lr; the schedules' modules have the
-formulas. All is computed from the round and the settings, so that a restored trial goes on exactly.
+Steps are counted over all rounds: local steps for client_lr, rounds for server_lr. The schedules' modules have the
+formulas and the shapes. Rates depend on the round and the settings alone, so that a restored trial continues exactly.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Hyper:
 
 
 def init(hyper: Hyper, shape: Shape, client_lr: Tensor, server_lr: Tensor) -> dict[str, Tensor]:
-    """The state before the first round; `shape` is that of the fall."""
+    """The state before the first round; `shape` maps progress in [0, 1] to a factor that falls from 1 to 0."""
     first = torch.zeros_like(server_lr, dtype=torch.int64)
     return _at(hyper, shape, {"round": first, "client_lr": client_lr, "first_server_lr": server_lr})
 
@@ -56,7 +56,7 @@ def update(hyper: Hyper, shape: Shape, state: dict[str, Tensor]) -> dict[str, Te
 
 
 def relative_rates(hyper: Hyper, shape: Shape, state: dict[str, Tensor], steps: Tensor) -> Tensor | None:
-    """The factors of the local steps; see Schedule."""
+    """(T, largest number of steps) factors of the next round's local steps; None if client_lr stays constant."""
     if hyper.rates == "server_lr":
         return None
     step = torch.arange(int(steps.max()), dtype=torch.float64)
@@ -64,7 +64,7 @@ def relative_rates(hyper: Hyper, shape: Shape, state: dict[str, Tensor], steps: 
 
 
 def _at(hyper: Hyper, shape: Shape, state: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The state with the server's rate of its round; client_lr stays, as its factors are relative."""
+    """The state with server_lr of its round; client_lr stays, because `relative_rates` multiplies it."""
     first = state["first_server_lr"]
     if hyper.rates == "client_lr":
         return {**state, "server_lr": first}
@@ -73,7 +73,7 @@ def _at(hyper: Hyper, shape: Shape, state: dict[str, Tensor]) -> dict[str, Tenso
 
 
 def _factor(hyper: Hyper, shape: Shape, rounds: Tensor, step: Tensor, steps: Tensor) -> Tensor:
-    """(T, K) factors of steps (K,) of rounds (T, 1), of which each has `steps` (T, 1)."""
+    """(T, K) factors of steps (K,) in rounds (T, 1); a round has `steps` (T, 1) steps."""
     whole, floor, warmup = (value.to(torch.float64)[:, None] for value in (hyper.rounds, hyper.floor, hyper.warmup))
     done, total, rise = rounds * steps + step, whole * steps, warmup * whole * steps
     rising = torch.where(rise > 0, ((done + 1) / rise).clamp(max=1), 1.0)

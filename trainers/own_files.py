@@ -1,4 +1,4 @@
-"""Writes files so that a link which somebody else has made redirects nothing: by name, never through a link.
+"""Writes files by name and never through a link, so that a link made by another user redirects nothing.
 
     put, put_new     write a whole file, in place of an older one or only where none is
     append, update   open a file that grows or is changed in place
@@ -84,7 +84,7 @@ def append(path: Path) -> int:
 
 
 def update(path: Path, mode: int = 0o666) -> IO[str]:
-    """Opens a file to read and change it; a missing one is made, with these permissions less those of the umask."""
+    """Opens a file to read and change it; a missing file is made, with permissions `mode` reduced by the umask."""
     return os.fdopen(_opened(path, os.O_RDWR | os.O_CREAT, mode), "r+", encoding="utf-8")
 
 
@@ -106,8 +106,8 @@ def require_plain(path: Path) -> None:
 def require_folder(path: Path) -> None:
     """Checks that nobody else can put links into a folder.
 
-    The folder of another user is refused, also to root. The owner may be root, or the user to whom files belong that
-    this process makes there: a server of files may map users to one.
+    The folder of another user is refused, also to root. The owner may be root, or the owner of files that this process
+    makes there, because a file server may map several users to one.
 
     Raises:
         OSError: It belongs to another user, or is a link of another user.
@@ -163,7 +163,7 @@ def _mode(path: Path) -> int | None:
 
 
 def _maker(folder: Path) -> int:
-    """The user to whom a file belongs that this process makes in a folder."""
+    """The owner of a file that this process makes in a folder; -1 if it cannot make one."""
     probe = folder / f".{secrets.token_hex(6)}{DRAFT}"
     try:
         put_new(probe, b"")

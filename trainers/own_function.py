@@ -1,9 +1,9 @@
 """Finds and loads a function that a document names: `net.py:make` in a file, `mypackage.net:make` in a package.
 
-A file is loaded by its path, so that nothing in its folder hides a module of Python or of an installed package, and
-nothing in it is written to. A file in a folder with `__init__.py` is a module of that package, which may import its
-other modules. The digest tells whether the code is that of an earlier run: of a file alone, or of all Python files of
-the package.
+A single file is loaded by its path, so that no other file in its folder hides a module of Python or of an installed
+package, and nothing is written to the folder. A file in a folder with `__init__.py` is a module of that package, which
+may import its other modules. A digest of the single file, or of all Python files of the package, tells whether the code
+has changed since an earlier run.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ GROUP = "driftline.modules"
 _FORM = 'must be "file.py:function" or "package.module:function"'
 _SUFFIX = ".py"
 _INIT = "__init__.py"
-_files: set[str] = set()  # names of the modules of files by themselves
-_own: dict[str, str] = {}  # digest of the packages that were loaded by their paths, by name
+_files: set[str] = set()  # names of the modules of single files
+_own: dict[str, str] = {}  # name of a package that was loaded by its path -> its digest
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class FunctionSource:
 
     @property
     def in_file(self) -> bool:
-        """Whether it is named by a file."""
+        """Whether the document names a file."""
         return self.place.endswith(_SUFFIX)
 
     def files(self, path: str) -> Sequence[Path]:
-        """The file of a module by itself, or all Python files of its package.
+        """The file of a module without a package, or all Python files of its package.
 
         Args:
             path: dotted path of the name in the document, for errors.
@@ -86,7 +86,7 @@ def source_of(value: Any, path: str) -> FunctionSource:
         path: its dotted path.
 
     Raises:
-        SpecError: it has another form.
+        SpecError: the value has another form.
     """
     module, colon, name = value.rpartition(":") if isinstance(value, str) else ("", "", "")
     dotted = all(part.isidentifier() for part in module.split("."))
@@ -96,9 +96,9 @@ def source_of(value: Any, path: str) -> FunctionSource:
 
 
 def beside(value: Any, folder: Path) -> Any:
-    """The name of a function with the full path of its file, if a relative one leads from a folder to a file.
+    """The name of a function with the full path of its file, if the name has a path relative to a folder.
 
-    A module that is not installed, but lies in the folder, is named by its file too. All else stays as it is.
+    A module that is not installed, but lies in the folder, is named by its file, too. Other names stay unchanged.
 
     Args:
         value: the value from the document.
@@ -116,7 +116,7 @@ def beside(value: Any, folder: Path) -> Any:
 
 
 def located(value: Any, folder: Path) -> tuple[Any, str | None]:
-    """(the name as `beside` gives it, the digest of the code of a file; None for a module, or if there is no file).
+    """(the name as `beside` returns it, the digest of the file's code; None for a module, or if there is no file).
 
     Args:
         value: the value from the document, not checked yet.
@@ -126,7 +126,7 @@ def located(value: Any, folder: Path) -> tuple[Any, str | None]:
     try:
         source = source_of(name, "")
         return name, digest(source, "") if source.in_file else None
-    except (SpecError, MissingDataError):  # which `parse` of the model reports
+    except (SpecError, MissingDataError):  # reported by `parse` of the model
         return name, None
 
 
@@ -151,7 +151,7 @@ def digest(source: FunctionSource, path: str) -> str:
 
 
 def stamp(value: Any) -> Hashable:
-    """A value that changes when the code changes; None if there is none.
+    """A value that changes when the code changes; None if there is no code.
 
     Args:
         value: the name of a function, not checked yet.
@@ -159,16 +159,16 @@ def stamp(value: Any) -> Hashable:
     try:
         files = source_of(beside(value, Path.cwd()), "").files("")
         return tuple((str(file), file.stat().st_mtime_ns, file.stat().st_size) for file in files)
-    except (SpecError, MissingDataError, OSError):  # which `load` reports
+    except (SpecError, MissingDataError, OSError):  # reported by `load`
         return None
 
 
 def load(source: FunctionSource, sha256: str, path: str) -> Callable[..., Any]:
-    """The function.
+    """Loads a function.
 
     Args:
         source: where it is.
-        sha256: its digest; code with another one that was loaded before is loaded anew.
+        sha256: digest of its code; code that was loaded with another digest is loaded again.
         path: dotted path of its name in the document.
 
     Raises:
@@ -178,7 +178,7 @@ def load(source: FunctionSource, sha256: str, path: str) -> Callable[..., Any]:
         module = _loaded(source, sha256, path)
     except (SpecError, MissingDataError):
         raise
-    except (Exception, SystemExit) as error:  # of any kind, from code of others
+    except (Exception, SystemExit) as error:  # a user's code may raise anything
         where = f"{source.place} fails when it is imported{_line(error, source)}"
         raise SpecError(f"{path}: {where}: {said(error)}", path) from error
     functions = {
@@ -197,7 +197,7 @@ def load(source: FunctionSource, sha256: str, path: str) -> Callable[..., Any]:
 def checked_arguments(
     function: Callable[..., Any], arguments: Mapping[str, Any], offered: Mapping[str, Any], path: str
 ) -> dict[str, Any]:
-    """The arguments of a call: those of a document, and of the offered ones those that the function names.
+    """The arguments of a call: those of a document, and the offered ones for which the function has a parameter.
 
     Args:
         function: the function.
@@ -234,7 +234,7 @@ def checked_arguments(
 
 
 def loaded_by_path() -> list[ModuleType]:
-    """The modules of files, and of packages that were found by the path of a file: no other process imports them."""
+    """The modules of single files and of packages that were found by a path: other processes cannot import them."""
     return [module for name, module in sys.modules.items() if name in _files or name.partition(".")[0] in _own]
 
 
@@ -260,7 +260,7 @@ def require_declared(value: Any, path: str) -> None:
 
 
 def said(error: BaseException) -> str:
-    """An error of other people's code in one line."""
+    """An error of a user's code in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split())[:400]
 
 
@@ -288,9 +288,9 @@ def _package(file: Path) -> Path | None:
 def _installed(name: str) -> ModuleSpec | None:
     """The spec of a module or package that other processes find too.
 
-    Not of one in the folder that Python searches first for a script or a notebook.
+    None for a module in the folder of a script or a notebook, which Python searches first.
     """
-    specs = (finder.find_spec(name, None) for finder in sys.meta_path)  # not what is loaded under this name
+    specs = (finder.find_spec(name, None) for finder in sys.meta_path)  # ignores what sys.modules has
     spec = next((spec for spec in specs if spec is not None), None)
     if spec is not None and spec.origin is not None and not sys.flags.safe_path:
         file = Path(spec.origin)
@@ -311,7 +311,7 @@ def _loaded(source: FunctionSource, sha256: str, path: str) -> ModuleType:
 
 
 def _alone(file: Path, sha256: str) -> ModuleType:
-    """The module of a file by itself, under a name that no other one has."""
+    """The module of a single file, under a unique name."""
     name = f"driftline_{file.stem}_{sha256[:12]}" if file.stem.isidentifier() else f"driftline_{sha256[:12]}"
     if name not in sys.modules:
         module = ModuleType(name)
@@ -329,7 +329,7 @@ def _alone(file: Path, sha256: str) -> ModuleType:
 
 
 def _within(package: Path, file: Path, sha256: str, path: str) -> ModuleType:
-    """The module of a file in a package, which is imported by its path; imported anew if its code has changed."""
+    """The module of a file in a package, which is imported by its path, and again if its code has changed."""
     top = package.name
     if _installed(top) is not None:
         raise SpecError(f"{path}: the folder {top} has the name of an installed module: rename it, or install it", path)
@@ -351,7 +351,7 @@ def _within(package: Path, file: Path, sha256: str, path: str) -> ModuleType:
 
 
 def _forget(top: str) -> None:
-    """Lets a package be imported anew."""
+    """Removes a package from sys.modules, so that it is imported again."""
     _own.pop(top, None)
     for name in [name for name in sys.modules if f"{name}.".startswith(f"{top}.")]:
         del sys.modules[name]
@@ -359,7 +359,7 @@ def _forget(top: str) -> None:
 
 
 def _of(function: Any, module: ModuleType) -> bool:
-    """Whether a module's own package defines it; a function of another one, such as os.system, it only imports."""
+    """Whether a function is defined in a module's own package, not only imported there, as os.system would be."""
     top = module.__name__.partition(".")[0]
     return bool(str(getattr(function, "__module__", "")).partition(".")[0] == top)
 

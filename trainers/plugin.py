@@ -1,4 +1,4 @@
-"""All that plug-ins of other packages import from trainers: `from trainers.plugin import LocalSteps, tunable`.
+"""Everything that plug-ins of other packages import from trainers: `from trainers.plugin import LocalSteps, tunable`.
 
     every kind  tunable, withdrawn, SpecError, shown, hint
     contracts   Method, Optimizer, Schedule, ReportModule, Task, ModelBuilder: what a module must and may define

@@ -20,7 +20,7 @@ WHOLE = "iub"
 """Kinds of NumPy types that hold whole numbers."""
 
 PADDING = -1
-"""A target behind the last token of an example."""
+"""Fills the targets of an example after its last token."""
 
 MOST_DRAWN = 100_000_000
 """Largest number of elements of a synthetic task: 0.8 GB. Random matrices of this size take minutes to draw."""
@@ -38,10 +38,10 @@ class Examples:
             items that pair with the inputs.
         offsets: (clients,) first row of each client.
         sizes: (clients,) rows of each client, at least 1.
-        kind: what the targets are; None follows from their type: floats are numbers, whole numbers are classes.
-        central: (examples,) True for test examples of the server's population; None without populations apart.
-        tests: among test examples, the number of clients that test; those that follow validate. None is all of them.
-        people: the number of held-out clients among those that test; one that follows is the server. None is all.
+        kind: kind of the targets; None derives it from their type: floats are numbers, whole numbers are classes.
+        central: (examples,) True for test examples of the server's population; None if populations are not separate.
+        tests: number of test clients; the clients after them are for validation. None: all are test clients.
+        people: number of held-out clients among the test clients; those after them are the server's. None: all.
     """
 
     inputs: NDArray[Any]
@@ -92,7 +92,7 @@ class Quadratics:
 
 @dataclass(frozen=True)
 class Regulariser:
-    """A loss of the server that is a formula of the parameters, which the model knows by name.
+    """A loss of the server that depends on the parameters alone; the model knows its formula by name.
 
     Args:
         name: one of `REGULARISERS` of the model's module.
@@ -104,7 +104,7 @@ class Regulariser:
 
     @property
     def clients(self) -> int:
-        """The server."""
+        """1, the server."""
         return 1
 
 
@@ -117,9 +117,9 @@ class Problem:
         train: the clients' data.
         test: held-out examples, grouped by test client, then those for validation; None if there are none.
         central: the server's own data (mixed federated learning), as a single client, or its loss without data; None
-            if there are none. The server's model is built with it in place of `train`.
+            if there is neither. The server's model is built with `central` in place of `train`.
         client_weights: (clients,) weights of the task, with sum 1; None leaves them to the trial's weighting. Models
-            get those of the trial.
+            get the trial's weights.
         optimum: (d,) minimizer of the weighted mean loss, if known in closed form; or a function from the (clients,)
             weights to it. Models get the minimizer.
         model_settings: settings of the model besides the data (number of classes, weight of L2, ...).
@@ -158,7 +158,7 @@ class TaskSettings(Protocol):
 
     @property
     def test(self) -> tuple[Any, ...] | None:
-        """Rows of each test client; None for a task with losses in closed form, whose clients adapt on them."""
+        """Rows of each test client; None for a task with losses in closed form, whose clients adapt on their losses."""
 
     @property
     def central(self) -> Any:

@@ -84,7 +84,7 @@ class Registry(Mapping[str, P]):
         return len({*self._own, *self._added})
 
     def built_in(self, name: object) -> bool:
-        """Whether it is a module of the folder, not of an installed package."""
+        """Whether the plug-in is a module of the folder, not of an installed package."""
         return name in self._own
 
     def find(self, name: object, path: str) -> P:
@@ -108,7 +108,7 @@ class Registry(Mapping[str, P]):
         return self[name]
 
     def constant(self, name: object, attribute: str, default: Any = None) -> Any:
-        """A literal that a plug-in assigns to an attribute, read from its source without importing it and torch.
+        """A literal that a plug-in assigns to an attribute, read from its source without importing it or torch.
 
         Args:
             name: of the plug-in.
@@ -116,7 +116,7 @@ class Registry(Mapping[str, P]):
             default: value for a plug-in that does not assign one, and for a name without a plug-in.
 
         Raises:
-            PluginError: what it assigns is not a literal.
+            PluginError: the assigned value is not a literal.
         """
         if not isinstance(name, str) or name not in self:
             return default
@@ -183,7 +183,7 @@ def models() -> Registry[ModelBuilder]:
 
 
 def model_named(model: Any) -> Any:
-    """Name of the model in a document: as a string, or by the keys of an object; `module` names a module of its own.
+    """Name of the model in a document, from a string or an object; an object with only `module` is own_module.
 
     Args:
         model: the value of `model`, not checked yet.

@@ -1,12 +1,12 @@
-"""Every error of a document, although reading it ends at the first one.
+"""Finds every error of a document, although reading it ends at the first one.
 
-What an error names is replaced by something valid, and the document is read again, until nothing is wrong any more. A
-misspelt key is replaced by the one that it is taken for, so that its value is checked too.
+The value that an error names is replaced by a valid one, and the document is read again, until no error is left. A
+misspelt key is replaced by the suggested key, so that its value is checked, too.
 
-An error may also come from a replacement: a cohort may be larger than the population that stands in for a misspelt one.
-The document is therefore mended twice, with different replacements, and an error counts if it is the same beside both.
-An error may come from another one, too: a starting point lies outside a range that is wrong itself. An error therefore
-counts only if its place is still wrong when everything else is mended.
+An error may also come from a replacement: a cohort may be larger than the replacement of an invalid population. The
+document is therefore mended twice, with different replacements, and an error counts only if both searches find it. An
+error may also come from another error: a starting point lies outside a range that is itself invalid. An error therefore
+counts only if its place is still invalid when everything else is mended.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Steps = tuple[str | int, ...]
 Changes = Mapping[Any, Any]
 """What to write into a document: `Steps` -> value, or ABSENT."""
 StandIns = Callable[[Any, Steps], tuple[Sequence[Changes], Sequence[Changes]]]
-"""(a document, a place in it) -> what may stand in for the value there, in either of two documents, best first."""
+"""(a document, a place in it) -> replacements of the value there, for the first and the second search, best first."""
 Errors = Sequence[tuple[str, str]]
-"""Path and problem of each error, in the order in which they are met."""
+"""Path and problem of each error, in the order in which they are found."""
 
 ABSENT = object()
-"""Stands for nothing: the key or the item is removed."""
+"""Marks a removed key or item."""
 
 _MOST = 20  # errors after which the search ends
 _READINGS = 40
@@ -34,7 +34,7 @@ _PLAIN = (
     (ABSENT, 1, 0.5, 0.1, "x", False, [1], [0.1]),
     (2, 0.25, ABSENT, 1, 0.5, 0.1, "y", True, [2], [0.2]),
 )
-"""Values tried in place of a wrong one, in either of the two documents."""
+"""Values tried in place of an invalid one, in the first and in the second search."""
 _MEANT = re.compile(r"^(?:unknown (?:key|hyperparameter)|not in )[^?]*: did you mean ([^?]+)\?$")
 _UNKNOWN = re.compile(r"^unknown (?:key|hyperparameter)\b")
 _STEP = re.compile(r"[^.\[\]]+")
@@ -45,12 +45,12 @@ def every_error(
     read: Callable[[dict[str, Any]], Errors],
     stand_ins: StandIns,
 ) -> list[tuple[str, str]]:
-    """Path and problem of every error of a document, 20 or more of very many; empty if it is valid.
+    """Path and problem of every error of a document, at least 20 if there are very many; empty if it is valid.
 
     Args:
-        document: the document; stays as it is.
-        read: the errors that one reading meets; none for a valid document.
-        stand_ins: what may stand in for the value at a place; plain numbers and strings are tried after that.
+        document: the document; not changed.
+        read: returns the errors that one reading finds; none for a valid document.
+        stand_ins: returns replacements of the value at a place; plain numbers and strings are tried after them.
     """
     first, second = (_Mended(document, stand_ins, number) for number in (0, 1))
     met, again = dict.fromkeys(first.errors(read)), dict.fromkeys(second.errors(read))
@@ -58,26 +58,26 @@ def every_error(
 
 
 class _Mended:
-    """A document in which what was wrong is replaced by what is valid.
+    """A document whose invalid values are replaced by valid ones.
 
     Args:
-        document: the document; stays as it is.
-        stand_ins: what may stand in for the value at a place.
-        number: 0 or 1, which of the two documents this is.
+        document: the document; not changed.
+        stand_ins: returns replacements of the value at a place.
+        number: 0 for the first search, 1 for the second.
     """
 
     def __init__(self, document: Mapping[str, Any], stand_ins: StandIns, number: int) -> None:
-        self._document = _copied(dict(document))  # what was removed stays as ABSENT, so that indices stay
+        self._document = _copied(dict(document))  # removed items stay as ABSENT, so that indices stay
         self._stand_ins = stand_ins
         self._number = number
-        self._tried: dict[Steps, Iterator[Changes]] = {}  # what is still to be tried at a place
-        self._given = _copied(self._document)  # as it was given, with the keys that were meant
+        self._tried: dict[Steps, Iterator[Changes]] = {}  # replacements still to be tried at a place
+        self._given = _copied(self._document)  # the given document with misspelt keys corrected
         self._replaced: set[Steps] = set()
-        self._places: dict[tuple[str, str], Steps] = {}  # of errors, other than keys that are unknown
+        self._places: dict[tuple[str, str], Steps] = {}  # of errors, except unknown keys
         self._whole = False
 
     def errors(self, read: Callable[[dict[str, Any]], Errors]) -> Iterator[tuple[str, str]]:
-        """The errors of all readings, except at places where something stands in for the value."""
+        """The errors of all readings, except at replaced places."""
         count = 0
         for _ in range(_READINGS):
             met = [(*self._place(path), problem) for path, problem in read(_present(self._document))]
@@ -96,7 +96,7 @@ class _Mended:
                 return
 
     def stands_alone(self, error: tuple[str, str], read: Callable[[dict[str, Any]], Errors]) -> bool:
-        """Whether the place of an error is still wrong if everything else is mended; True if that cannot be told."""
+        """Whether the place of an error is still invalid if everything else is mended; True if that is unknown."""
         changed = [steps for steps in self._replaced if _overlap(self._places.get(error, ()), steps)]
         if not self._whole or error not in self._places or not changed:
             return True
@@ -133,7 +133,7 @@ class _Mended:
         return tuple(steps), _STEP.sub(lambda step: str(indices.get(next(numbers), step[0])), path)
 
     def _covered(self, steps: Steps) -> bool:
-        """Whether something stands in for this place, or within it; what is left of a list is judged."""
+        """Whether this place overlaps a replaced one; a list with a replaced item counts only if no item is left."""
         return any(
             _overlap(steps, replaced)
             and not (isinstance(replaced[-1], int) and replaced[:-1] == steps and self._at(steps, self._document))
@@ -151,7 +151,7 @@ class _Mended:
         return _present(value)
 
     def _mend(self, steps: Steps, path: str, problem: str) -> set[Steps]:
-        """Replaces what an error names; returns the places that have changed."""
+        """Replaces the value that an error names; returns the changed places."""
         named = bool(steps) and path.endswith(str(steps[-1]))  # the document has the whole path
         meant = _MEANT.match(problem)
         unknown = meant is not None or _UNKNOWN.match(problem) is not None
@@ -171,7 +171,7 @@ class _Mended:
         return set()
 
     def _rename(self, steps: Steps, meant: str | None) -> set[Steps]:
-        """Gives a value the key that was meant, if nothing has that key; else removes the value."""
+        """Moves a value to the key that was meant if this key is free; else removes the value."""
         *_, key = steps
         for document in (self._document, self._given):
             holder: Any = document
@@ -186,7 +186,7 @@ class _Mended:
         return {steps}
 
     def _change(self, changes: Changes) -> bool:
-        """Writes values into the document; whether anything is another now."""
+        """Writes values into the document; returns whether anything has changed."""
         before = _present(self._document)
         for steps, value in changes.items():
             self._write(steps, value)
@@ -207,19 +207,19 @@ class _Mended:
 
 
 def _overlap(one: Steps, other: Steps) -> bool:
-    """Whether one place is the other, or within it."""
+    """Whether the places are equal, or one lies within the other."""
     return all(a == b for a, b in zip(one, other, strict=False))
 
 
 def _copied(value: Any) -> Any:
-    """A copy of the mappings and lists in a value; all else is the same, ABSENT too."""
+    """A copy of a value's mappings and lists; everything else, ABSENT included, is shared."""
     if isinstance(value, dict):
         return {key: _copied(item) for key, item in value.items()}
     return [_copied(item) for item in value] if isinstance(value, list) else value
 
 
 def _present(value: Any) -> Any:
-    """A copy without what was removed."""
+    """A copy without removed keys and items."""
     if isinstance(value, dict):
         return {key: _present(item) for key, item in value.items() if item is not ABSENT}
     if isinstance(value, list):

@@ -43,8 +43,8 @@ def run(document: Any, *, device: str = "auto") -> Iterator[dict[str, Any]]:
         device: "auto", or a torch device, such as "cpu" or "cuda:1".
 
     Returns:
-        One dictionary for each round (and member), beginning with round 0. Values that are not finite are None;
-        `member` is there only if the document has members.
+        One dictionary for each round (and member), beginning with round 0. Values that are not finite are None.
+        Lines have `member` only if the document has members.
 
     Raises:
         SpecError: the document is invalid.

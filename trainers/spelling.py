@@ -10,8 +10,8 @@ from trainers.values import step
 
 _CLOSE_ENOUGH = 0.55
 _LENGTH = 60  # characters of a word that are compared; the time of a comparison is quadratic in it
-_ENOUGH = 4  # letters that a word shares with another
-_LEAST_SLIP = 2  # letters
+_ENOUGH = 4  # shared letters that make two words similar
+_LEAST_SLIP = 2  # letters that may differ in any word
 _COMPARED = 500  # known words that are compared
 _LISTED = 50  # known words that a message lists
 
@@ -19,9 +19,9 @@ _LISTED = 50  # known words that a message lists
 def nearest(word: str, candidates: Iterable[str]) -> str | None:
     """The known word most similar to `word`, or None if none is so similar that a slip explains the difference.
 
-    A slip is at most a third of the letters, or two, or one word within the other, or the same beginning. Ignores case,
-    "-", spaces and "_"; among equally near words, the first is taken. Only the first 60 characters of a word are
-    compared, so that long words do not take long.
+    A slip changes at most two letters or a third of them; a word within the other, or the same beginning, counts as a
+    slip, too. Ignores case, "-", spaces and "_"; of equally near words, returns the first. Compares only the first 60
+    characters of a word, so that long words are fast.
 
     Args:
         word: the given word.
@@ -49,7 +49,7 @@ def nearest(word: str, candidates: Iterable[str]) -> str | None:
 
 
 def _slip(word: str, candidate: str) -> bool:
-    """Whether few letters differ: the distance of Damerau and Levenshtein, with neighbours exchanged as one."""
+    """Whether few letters differ, by the Damerau-Levenshtein distance, in which a swap of neighbours counts as one."""
     if min(len(word), len(candidate)) >= _ENOUGH and (
         word in candidate or candidate in word or word[:_ENOUGH] == candidate[:_ENOUGH]
     ):

@@ -1,4 +1,4 @@
-"""What the targets of examples can be, and which metrics follow: one table for tasks, models, reports and documents."""
+"""The kinds of targets and the metrics of each kind: one table for tasks, models, reports and documents."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Literal
 Kind = Literal["classes", "numbers", "tags", "tokens", "pairs"]
 
 STATISTICS = ("mean", "std", *(f"p{percent}" for percent in range(10, 100, 10)), "worst")
-"""Of a measure over held-out clients, which have equal weight: deviation, deciles, and the worst client's."""
+"""Statistics of a measure over held-out clients with equal weights: mean, deviation, deciles and the worst client."""
 
 RISING = frozenset({"accuracy", "macro_f1", "auc", "precision_at_k", "recall_at_k", "micro_f1"})
-"""Measures of which more is better; of the others less is."""
+"""Measures of which higher values are better; of the others, lower values are."""
 
 POPULATIONS = ("federated", "central")
-"""The clients' and the server's, of a task whose server has classes of its own."""
+"""The clients' and the server's population, in a task whose server has classes or data of its own."""
 
 TEST, VALIDATION = "test_", "validation_"
-"""Beginnings of the metrics of examples that report, and of those that choose between configurations."""
+"""Prefixes of the metrics on test examples, for reports, and on validation examples, for choosing configurations."""
 
 _CLIENT, _ADAPTED = "client_", "adapted_"
 
@@ -46,12 +46,12 @@ class TargetKind:
 
     @property
     def measures_apart(self) -> tuple[str, ...]:
-        """The measures of each population apart; bits_per_byte counts the bytes of all test examples together."""
+        """The measures of each population; without bits_per_byte, which counts the bytes of all test examples."""
         return tuple(measure for measure in self.measures if measure != "bits_per_byte")
 
     @property
     def metrics_apart(self) -> tuple[str, ...]:
-        """The metrics of each population apart."""
+        """The metrics of each population."""
         return tuple(f"{TEST}{measure}_{population}" for measure in self.measures_apart for population in POPULATIONS)
 
 
@@ -84,13 +84,13 @@ def _reports() -> dict[str, tuple[str, ...]]:
 
 
 REPORTS: Mapping[str, tuple[str, ...]] = _reports()
-"""Reports that models make of test examples, with their metrics."""
+"""Report on test examples that models compute -> its metrics."""
 
 _OF_CLIENTS = frozenset(name for names in REPORTS.values() for name in names if name.startswith(_CLIENT))
 
 
 def validating(metric: str) -> str:
-    """The metric of validation examples that a metric of test examples has beside it.
+    """The metric on validation examples that corresponds to a metric on test examples.
 
     Examples:
         >>> validating("test_loss"), validating("client_loss_worst")
@@ -100,7 +100,7 @@ def validating(metric: str) -> str:
 
 
 def reporting(metric: str) -> str | None:
-    """The metric of test examples beside one of validation examples; None for other metrics.
+    """The metric on test examples that corresponds to one on validation examples; None for other metrics.
 
     Examples:
         >>> reporting("validation_loss"), reporting("validation_client_loss_worst"), reporting("test_loss")

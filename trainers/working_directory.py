@@ -1,8 +1,8 @@
 """Takes the working directory off the module search path, where `python -m trainers.run` puts it in front.
 
-A file `json.py` or `random.py` of the user's would otherwise hide Python's module. Nothing is changed by an import in a
-program of the user's, or if Driftline itself lies in the working directory. Python imports some modules, such as
-`types`, before this one: only `python -P -m trainers.run` keeps those safe too.
+A user's file `json.py` or `random.py` would otherwise hide Python's module. Nothing changes if a user's program imports
+this module, or if Driftline itself lies in the working directory. Python imports some modules, such as `types`, before
+this one: only `python -P -m trainers.run` protects these, too.
 """
 
 import os
