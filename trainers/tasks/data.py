@@ -11,10 +11,10 @@
 
 A folder with `train` and `test`, as folders or in the files' names, brings its own test examples.
 
-`inputs` names a column, or a list of columns: numbers stay as they are, categories become one-hot. A string alone is
-replaced by the numbers of its characters, a list of strings by those of its tokens: places in the sorted vocabulary.
+`inputs` names a column, or a list of columns: numbers stay as they are, categories become one-hot. If it names a single
+column, strings become the numbers of their characters, lists of strings those of their tokens, by sorted vocabulary.
 `targets` names labels of any kind, numbers for models of numbers, or tags for models of tags: lists, or text with a
-`separator`. The rest is as in the task npz.
+`separator`. Everything else is as in the task npz.
 """
 
 from __future__ import annotations

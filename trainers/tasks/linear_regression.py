@@ -5,7 +5,7 @@
 
 Client i has Gaussian features x, targets z = x' w* with one w* for all clients, and as loss the mean of
 (x' w - z)^2 / 2; the model has no bias. The covariance of the features has the given eigenvalues, or `dimension` ones
-from strong_convexity to smoothness, evenly spaced on a log scale. With orientation "random" each client has other axes.
+from strong_convexity to smoothness, evenly spaced on a log scale; with orientation "random" axes differ by client.
 examples is one number, or a list with a number for each client; with fewer than `dimension` examples a client alone
 does not determine w*. label_noise above 0 ends interpolation: mini-batch steps then do not converge below a floor.
 
@@ -100,7 +100,7 @@ class Settings:
 
     @property
     def test(self) -> None:
-        """Clients adapt on their own losses."""
+        """None: clients adapt on their own losses."""
 
     @property
     def central(self) -> None:

@@ -1,4 +1,4 @@
-"""Synthetic classes of clients whose models and inputs differ: FedProx's "Synthetic(alpha, beta)".
+"""Synthetic classification with clients whose models and inputs differ: FedProx's "Synthetic(alpha, beta)".
 
     {"name": "logistic_regression", "clients": 30, "input_spread": 1, "iid": false, "size_mean": 4, "size_spread": 2,
      "least_examples": 50, "data_seed": 0, "model": "softmax"}
@@ -6,15 +6,15 @@
 Client i has inputs x of 60 numbers, normal with mean v_i and variances j^-1.2 for j = 1..60, and the class of 10 with
 the largest score x W_i + b_i. The entries of W_i and b_i are standard normal, those of v_i normal with mean B_i and
 standard deviation 1, and B_i is normal with mean 0 and standard deviation `input_spread` (beta). With `iid` all clients
-have one W and b, and v_i = 0. alpha is the spread of a mean u_i of all entries of W_i and b_i. It is left out: u_i adds
-the same number to all scores of an example, so that no class depends on it.
+have one W and b, and v_i = 0. alpha, the spread of a mean u_i of all entries of W_i and b_i, is left out: u_i adds the
+same number to all scores of an example, so that no class depends on it.
 
 A client has `least_examples` examples and exp(N) more, with N normal of mean `size_mean` and standard deviation
 `size_spread`; a tenth of them, rounded up, is for testing. Sizes depend on data_seed and the number of clients, the
 rest on data_seed and the client. The loss is cross-entropy.
 
 Source: "Federated Optimization in Heterogeneous Networks" (Li et al. 2020), section 5.1, and the authors' generator,
-which takes beta as a standard deviation. LEAF's synthetic data have clusters of models and 10 inputs, and are others.
+which takes beta as a standard deviation. LEAF's synthetic data are different: clusters of models, and 10 inputs.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def build(settings: Federated, dtype: str) -> Problem:
 
 
 def _of(writers: Rows, rows: Rows, count: int | None, seed: int) -> Rows:
-    """The rows of `count` of their writers; None is all."""
+    """The rows of `count` of the writers of `rows`, drawn by `seed`; None keeps all rows."""
     if count is None:
         return rows
     chosen = partitions.choose(np.unique(writers[rows]), count, seed)

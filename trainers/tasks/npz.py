@@ -10,13 +10,13 @@ or, for "linear" and other models of numbers, numbers (examples,) or (examples, 
 numbers; others are numbered in ascending order, or in that of `labels`. `client` names whole numbers or strings
 (examples,).
 
-Test examples are those that a true/false array marks, `"test": "is_test"`; those of separate arrays,
-`"test": {"inputs": "x_test", "targets": "y_test", "client": "client_test"}` (client is optional), or of another file,
-`"test": {"path": "later.npz"}`; those of some clients, `"test": {"clients": 0.2}`, or their names; otherwise
-`test_fraction`, 0.2 by default, of each client's examples (of each class if the partition is not natural).
+Test examples are marked by a true/false array, `"test": "is_test"`; are in separate arrays,
+`"test": {"inputs": "x_test", "targets": "y_test", "client": "client_test"}` (client is optional), or in another file,
+`"test": {"path": "later.npz"}`; or belong to some clients, `"test": {"clients": 0.2}`, or a list of names. Otherwise
+they are `test_fraction`, 0.2 by default, of each client's examples (of each class if the partition is not natural).
 
-The default is the natural partition, with one client for each value in the client array. The others are as in the task
-digits (a regression has "iid" only), and need no client array if `clients` is given. A relative path is looked up in
+The default is the natural partition, with one client for each value in the client array. Other partitions are as in the
+task digits (only "iid" for regression), and need no client array if `clients` is given. A relative path is looked up in
 the current directory, then in $DATA_DIR. If `sha256` is given, a file with another hash is refused.
 """
 

@@ -65,7 +65,7 @@ class Settings(Federated):
     """A checked task.
 
     Args:
-        episodes: what a task is made of.
+        episodes: classes and examples of a client's few-shot task.
     """
 
     episodes: Episodes
@@ -160,7 +160,7 @@ def _reduced(drawings: Rows, dtype: str) -> NDArray[np.floating]:
 
 
 def _areas() -> NDArray[np.float64]:
-    """(28, 105) the share of each pixel in the area of a larger one."""
+    """(28, 105) the share of each original pixel in the area of each reduced pixel."""
     edges = np.linspace(0, _SIDE, _SHAPE[1] + 1)
     pixels = np.arange(_SIDE)
     covered = np.minimum(edges[1:, None], pixels + 1) - np.maximum(edges[:-1, None], pixels)

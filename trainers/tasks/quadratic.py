@@ -160,7 +160,7 @@ class Settings:
 
     @property
     def test(self) -> None:
-        """Clients adapt on their own losses."""
+        """None: clients adapt on their own losses."""
 
     @property
     def metrics(self) -> None:

@@ -1,16 +1,16 @@
-"""Synthetic questions with tags, of the shape of Stack Overflow's tag prediction.
+"""Synthetic questions with tags, in the form of Stack Overflow's tag prediction.
 
     {"name": "tag_prediction", "clients": 100, "words": 1000, "tags": 50, "examples": 60, "length": 20, "own": 0.5,
      "skew": 0.1, "data_seed": 0, "at": 5, "model": "logistic"}
 
-A question is a bag of words: the share of each of `words` words in it. It has 1 to 5 tags: 1 and a binomial number of 4
-with mean 1.9 are drawn, and equal ones count once. Word and tag number j = 0, 1, .. have the share 1 / (j + 1) of all,
-over the sum. A tag has 20 words of its own, drawn by these shares. A question has 1 + Poisson(`length`) words, each
-with probability `own` one of the words of one of its tags, and otherwise any word, by these shares.
+A question is a bag of words: the share of each of `words` words in it. It has 1 to 5 tags: 1 plus a binomial number of
+4 with mean 1.9 are drawn, and equal tags count once. Word and tag number j = 0, 1, .. are drawn with probability
+proportional to 1 / (j + 1). A tag has 20 words of its own, drawn in this way. A question has 1 + Poisson(`length`)
+words: each is, with probability `own`, a word of one of its tags, and otherwise any word, drawn in this way.
 
-Client i draws its tags by own shares, Dirichlet with mean the shares of all and concentration `tags` x `skew`: the
-smaller, the more clients differ. It has 2 + Poisson(`examples` - 2) questions, of which a tenth, rounded up, is for
-testing. Everything depends on data_seed and the client, and what tags mean on data_seed alone.
+Client i draws tags with its own probabilities, from a Dirichlet distribution with the common ones as mean and
+concentration `tags` x `skew`: the smaller, the more clients differ. It has 2 + Poisson(`examples` - 2) questions, of
+which a tenth, rounded up, is for testing. Questions depend on data_seed and the client, tags' words on data_seed alone.
 
 The shape is that of the 10,000 words, 500 tags and normalized bags of "On the Outsized Importance of Learning Rates in
 Local Update Methods" (Charles, Konecny 2020), section 8.1; the distributions are our own. The loss is the sum of the
@@ -132,7 +132,7 @@ def _generator(document: Mapping[str, Any], client: int) -> np.random.Generator:
 
 
 def _size(document: Mapping[str, Any], generator: np.random.Generator) -> int:
-    """Questions of a client, the first that its generator draws."""
+    """Number of a client's questions, the first draw of its generator."""
     return 2 + int(generator.poisson(document["examples"] - 2))
 
 

@@ -4,14 +4,14 @@
 
 An example is a window: `context` tokens, at each of which the model predicts the next one. Windows lie next to one
 another, so a pass over them sees every token once. `path` is a text file in UTF-8, or a folder, whose .txt files are
-the natural clients; without it the roles of Shakespeare's plays are, from $DATA_DIR/shakespeare. The partition "iid"
-spreads the same windows evenly over `clients`. The last `test_fraction` of each source's windows test, in both cases.
+the natural clients; by default they are the roles of Shakespeare's plays, in $DATA_DIR/shakespeare. The partition "iid"
+spreads the same windows evenly over `clients`. In both, the last `test_fraction` of each source's windows is held out.
 
-`vocabulary` is "bytes", "characters" (all that occur), or "bpe": `vocabulary_size` byte pairs, trained on the part of
-each source that is trained on. Metrics are test_loss in nats a token, test_perplexity, test_bits_per_byte, with which
-vocabularies can be compared, and test_accuracy. For mixed federated learning, `"central": {"fraction": 0.1}` gives the
-server that share of the windows, and `"central": {"path": "wiki.txt"}` texts of its own, with the same vocabulary,
-split and held-out share; test_loss_federated, test_loss_central and so on measure the two apart.
+`vocabulary` is "bytes", "characters" (all that occur), or "bpe": `vocabulary_size` byte pairs, trained on the training
+part of each source. Metrics are test_loss in nats a token, test_perplexity, test_accuracy, and test_bits_per_byte, by
+which vocabularies can be compared. For mixed federated learning, `"central": {"fraction": 0.1}` gives the server that
+share of the windows, and `"central": {"path": "wiki.txt"}` texts of its own, with the same vocabulary, split and
+held-out share; test_loss_federated, test_loss_central and so on measure clients and server separately.
 """
 
 from __future__ import annotations
@@ -157,11 +157,11 @@ def parse(document: Mapping[str, Any], path: str) -> _TextTask:
 
 
 def build(settings: _TextTask, dtype: str) -> Problem:
-    """The problem to train on; inputs and targets are (context,) tokens, as they are held.
+    """The problem to train on; inputs and targets are (context,) tokens, in their stored type.
 
     Args:
         settings: from `parse`.
-        dtype: of no use: tokens are whole numbers.
+        dtype: not used, because tokens are whole numbers.
 
     Raises:
         SpecError: the texts have changed since `parse`.
@@ -198,7 +198,7 @@ def build(settings: _TextTask, dtype: str) -> Problem:
 
 
 def stamp(document: Mapping[str, Any]) -> Hashable:
-    """A value that changes when a text of the document changes; None if there is none.
+    """A value that changes when a text of the document changes; None if there is no text.
 
     Args:
         document: {"name": "text", ...}, not checked yet.
@@ -212,7 +212,7 @@ def stamp(document: Mapping[str, Any]) -> Hashable:
 
 
 def _elsewhere(central: Any) -> str | None:
-    """The path of the server's own texts in a document; None without one."""
+    """The path of the server's own texts in a document; None if it has none."""
     path = central.get("path") if isinstance(central, Mapping) and len(central) == 1 else None
     return path if isinstance(path, str) else None
 
@@ -222,7 +222,7 @@ def _tokens(texts: TextPlace, server: TextPlace | None, values: Mapping[str, Any
 
 
 def _fill_size(values: dict[str, Any], path: str) -> None:
-    """The default size of a byte-pair vocabulary; another vocabulary has the size that it has."""
+    """Fills in the default size of a byte-pair vocabulary; raises a SpecError for a size of another vocabulary."""
     if values["vocabulary"] == "bpe":
         values["vocabulary_size"] = values["vocabulary_size"] or _BYTE_PAIRS
     elif values["vocabulary_size"] is not None:
@@ -277,12 +277,12 @@ def _chosen(windows: Windows, tokens: EncodedTexts, values: Mapping[str, Any], p
 
 
 def _bytes_per_token(tokens: EncodedTexts, windows: Windows, rows: Rows) -> float:
-    """Bytes of a target of some windows, on average."""
+    """Mean number of bytes of a target token in some windows; 1 without windows."""
     return float(tokens.lengths[windows.targets(tokens, rows)].mean()) if len(rows) else 1.0
 
 
 def _notes(tokens: EncodedTexts, windows: Windows, texts: TextPlace, path: str) -> Iterator[str]:
-    """A note on sources without a window, which a folder should not have; many roles are short."""
+    """A note on files that are too short for a window; roles get no note, because many are short."""
     short = np.setdiff1d(np.arange(len(tokens.names)), windows.owners)
     if len(short) and not texts.roles:
         first, count = tokens.names[int(short[0])], len(tokens.names)
