@@ -1,14 +1,14 @@
-"""FedDyn with aligned gradients: clients differentiate at displaced models, as if the others had already moved them.
+"""FedDyn with aligned gradients: taken at displaced models, as if the other clients had already moved them.
 
     h_i = grad f_i(x),   h = mean over the cohort of h_i,   u_i = displacement (h_i - h),   y_1 = x
     g_k = grad f_i(y_k + u_i; batch k) - prox a_i + prox (y_k - x),   y_{k+1} = y_k - client_lr g_k,   k = 1 .. K
     a_i <- a_i + x - y_{K+1}, for the clients of the round;   a = weighted mean over all clients of a_i
     q = mean over the cohort of g_1 + ... + g_K, plus a / client_lr;   the server optimizer steps along q with server_lr
 
-displacement 0 is feddyn with one exchange more, and prox is as there. Clients compute with y_k + u_i, which starts at
-x + u_i, and pull to that start, so that nothing is added to a step. If all clients take part, at a fixed point the mean
-gradient at the displaced models is 0: to first order x is stationary for the mean loss plus displacement times the
-misalignment (1 / 2n) sum ||h_i - h||^2.
+displacement 0 is feddyn with one more exchange; prox is that of feddyn. Clients compute with y_k + u_i, which starts at
+x + u_i, and pull to that start, so that a local step costs nothing extra. If all clients take part, at a fixed point
+the mean gradient at the displaced models is 0: to first order x is stationary for the mean loss plus displacement times
+the misalignment (1 / 2n) sum ||h_i - h||^2.
 displacement_source is the data of h_i: "full" is all data of a client, "batch" its first batch.
 Exchanges: two a round, the model down and h_i up, then h down and a pseudo-gradient up. Clients store one model-sized
 tensor each, a_i, and the server one, a.
@@ -72,7 +72,7 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
 
 
 def round_gradients(values: Mapping[str, Any]) -> RoundGradients:
-    """Gradients of the local steps, and those that displace."""
+    """Gradients of the local steps, and the gradient that displaces the client's model."""
     return RoundGradients(per_step=1).and_at(values["displacement_source"])
 
 

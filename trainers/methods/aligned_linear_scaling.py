@@ -1,12 +1,12 @@
-"""Alignment-aware linear scaling: one summed step that equals the mean sequential SGD over the cohort to second order.
+"""Alignment-aware linear scaling: one summed step equals, to second order, sequential SGD averaged over client orders.
 
     g_i = grad f_i(x; batch),   s = sum over the cohort of v_i g_i
     q = sum over the cohort of v_i grad f_i(x - (client_lr / 2) (s - v_i g_i); the same batch)
     the server optimizer steps along q with server_lr
 
-v_i is the weight of a client times the number of clients, 1 for equal weights: the sequential SGD that is imitated
-takes steps of client_lr v_i. In SGD over the clients in random order, on average half of the others' steps come before
-a client's own. client_lr is the step size of the sequential SGD; server_lr equal to it is the paper's rule.
+v_i is the weight of a client times the number of clients, 1 for equal weights: the imitated sequential SGD takes steps
+of client_lr v_i. In SGD over the clients in random order, on average half of the other clients' steps come before a
+client's own. client_lr is the step size of the sequential SGD; the paper sets server_lr equal to it.
 weight_decay is a part of f_i. Many clients or large steps amplify the error; GradAlign or FedGA are then better.
 clip_norm bounds a gradient of the second pass. Exchanges: two a round, the model down and g_i up, then s down and a
 gradient up; each of the two gradients of a client counts. Nothing is stored.

@@ -4,9 +4,9 @@
     y_{k+1} = y_k - client_lr g_k,   k = 1 .. local_steps
     q = mean over the cohort of g_1 + ... + g_K;   the server optimizer steps along q with server_lr
 
-for the loss federated_weight (mean of f_i) + central_weight f_c. If f_c needs no data, like a regulariser, this is what
-one does without mixed federated learning. If f_c is over examples, they are sent to the clients (the paper's example
-transfer); in each step all clients use the same ones. Only the drift of FedAvg remains, none from the server's loss.
+for the loss federated_weight (mean of f_i) + central_weight f_c. If f_c needs no data, like a regulariser, this is the
+usual way without mixed federated learning. If f_c is over examples, they are sent to the clients (the paper's example
+transfer); in each step all clients use the same examples. Of the drift only that of FedAvg remains, none from f_c.
 
 The weights sum to 1, and are both 1/2 by default. With server_lr equal to client_lr (delta_lr 1) and plain SGD on the
 server this is model averaging. central_batch_size is the number of the server's examples that every client uses in a

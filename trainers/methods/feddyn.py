@@ -7,9 +7,9 @@
 prox is the paper's alpha. prox a_i replaces the paper's grad f_i at the client's last model, and tends to it. At a
 fixed point the mean gradient and the mean of a_i are 0, so x is the minimizer of the mean loss for any server_lr. With
 server_lr equal to client_lr and plain SGD on the server this is the paper's algorithm, next x = mean of y_{K+1} - a,
-with local steps instead of an exact solution. Schedules do not scale a, which is a change of models: when rates decay,
-x still moves by server_lr / client_lr a. With prox 0 the clients' work is that of FedAvg, but the server still adds all
-its past mean changes to each new one, like momentum 1, and the limit is that of FedAvg.
+with local steps instead of an exact solution. Schedules do not scale a, because a is a change of models: when rates
+decay, x still moves by server_lr / client_lr a. With prox 0 the clients' work is that of FedAvg, but the server adds
+all past mean changes to each new one, like momentum 1; the limit is that of FedAvg.
 Exchanges: one a round, the model down and a pseudo-gradient up. Clients store one model-sized tensor each, a_i, and the
 server one, a.
 

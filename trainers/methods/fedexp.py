@@ -6,9 +6,9 @@
 
 client_lr q_i is the change of a client's model. With server_lr equal to client_lr and plain SGD on the server this is
 the paper's algorithm, without its final averaging of the last two models. As epsilon grows, e falls to 1, which is
-FedAvg. The fixed points are those of FedAvg. With a small epsilon the iterates are chaotic near one: on three
-quadratics with epsilon 0.001, a difference of 3e-14 in the start was 0.06 after 60 rounds, so curves of two kinds of
-machine part. Exchanges: one a round, the model down and a pseudo-gradient up (its norm would be one number more).
+FedAvg. The fixed points are those of FedAvg. With a small epsilon the iterates are chaotic near a fixed point: on three
+quadratics with epsilon 0.001, a difference of 3e-14 at the start grew to 0.06 after 60 rounds, so curves differ between
+kinds of machine. Exchanges: one a round, the model down and a pseudo-gradient up (its norm would add one number).
 Nothing is stored.
 
 Source: "FedExP: Speeding Up Federated Averaging via Extrapolation" (Jhunjhunwala, Wang, Joshi 2023).

@@ -1,18 +1,18 @@
-"""FedGA: clients start at displaced models, as if the others had already moved them, so that their gradients align.
+"""FedGA: clients start at models displaced as if the other clients had already moved them, so that gradients align.
 
     g_i = grad f_i(x),   g = mean over the cohort of g_i,   u_i = displacement (g_i - g),   y_1 = x + u_i
     g_ik = grad f_i(y_k; batch k) + prox (y_k - y_1),   y_{k+1} = y_k - client_lr g_ik,   k = 1 .. local_steps
     q = mean over the cohort of g_i1 + ... + g_iK;   the server optimizer steps along q with server_lr
 
-displacement_form "once" is the above. With "each_step" the client starts at x and displaces every point of
-differentiation, g_ik = grad f_i(y_k + u_i; batch k) + prox (y_k - x). Both give the same result, because the u_i sum to
+displacement_form "once" is the form above. With "each_step" the client starts at x and takes every gradient at a
+displaced point, g_ik = grad f_i(y_k + u_i; batch k) + prox (y_k - x). Both give the same result, because the u_i sum to
 0 over the cohort and clients return gradients, not models. "once" costs nothing per step. A round lowers the loss plus
 displacement times the misalignment (1 / 2n) sum ||g_i - g||^2.
 
 reuse_mean_gradient saves the exchange that computes g: clients displace by g_i - m instead, with m the mean of the last
-round's local gradients (q / K with plain steps), initially 0. These displacements do not sum to 0, but no extra step
-must undo them, because clients return gradients. When training settles, m is 0, and each client is displaced by its own
-gradient alone: the limit differs from the one without reuse, less so the better clients agree.
+round's local gradients (q / K with plain steps), initially 0. These displacements do not sum to 0, but need not be
+undone, because clients return gradients. When training settles, m is 0, and each client is displaced by its own
+gradient alone: the limit differs from the limit without reuse, by less if the clients' gradients agree better.
 
 displacement 0 is FedAvg (FedProx with prox); client_lr (local_steps - 1) / 2 is SCAFFOLD to second order.
 displacement_source is the data of g_i: "full" is all data of a client, which counts as the mini-batches of one pass;
@@ -81,7 +81,7 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
 
 
 def round_gradients(values: Mapping[str, Any]) -> RoundGradients:
-    """Gradients of the local steps, and those that displace."""
+    """Gradients of the local steps, and the gradient that displaces the client's start."""
     return RoundGradients(per_step=1).and_at(values["displacement_source"])
 
 

@@ -7,8 +7,7 @@
 d_k is g_k, or the client optimizer's direction for it (sgd, momentum or nesterov, which are linear in the gradients).
 With plain steps a_i = K_i, with prox a_i = (1 - (1 - client_lr prox)^K_i) / (client_lr prox), with momentum a_i is the
 sum of its weights. The mean is over G_i / a_i, the gradients of one step. So for small client_lr the limit is the
-minimizer of the weighted mean loss, while FedAvg with unequal steps finds the minimizer for other weights, multiplied
-by K_i.
+minimizer of the weighted mean loss, while FedAvg with unequal steps finds the minimizer for weights multiplied by K_i.
 
 Steps are unequal with local_epochs, because clients have different numbers of batches. With local_steps they are equal,
 and FedNova is FedAvg (FedProx with prox). effective_steps null is the weighted mean over the cohort of the a_i, the

@@ -4,9 +4,9 @@
     q = mean over the cohort of g_K;   the server optimizer steps along q with server_lr
 
 In the terms of meta-learning, local_steps = K means K - 1 steps of adaptation and the gradient at the adapted model.
-With prox above 0 it is proximal FO-MAML, and the returned gradient includes the pull. Where a schedule sets the rates
-of the local steps, g_K still counts fully: its step moves nothing. Exchanges: one a round,
-the model down and a gradient up.
+With prox above 0 it is proximal FO-MAML, and the returned gradient includes the pull. If a schedule sets the rates of
+the local steps, g_K still counts fully, because no gradient is taken after its step. Exchanges: one a round, the model
+down and a gradient up.
 
 Source: "Model-Agnostic Meta-Learning for Fast Adaptation of Deep Networks" (Finn, Abbeel, Levine 2017), in the form of
 "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021), table 1.

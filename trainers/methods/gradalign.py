@@ -48,7 +48,7 @@ class Hyper(ServerSteps):
 
 
 def round_gradients(values: Mapping[str, Any]) -> RoundGradients:
-    """The displaced gradient, and the one that displaces."""
+    """The gradient at the displaced model, and the gradient that displaces it."""
     return RoundGradients(batches=1).and_at(values["displacement_source"])
 
 

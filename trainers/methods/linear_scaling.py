@@ -3,8 +3,8 @@
     q = sum over the cohort of grad f_i(x; batch);   the server optimizer steps along q with server_lr
 
 The sum is the number of clients times the (weighted) mean. It imitates sequential SGD with step size server_lr, to
-first order. FedSGD with server_lr times the number of clients is the same. Exchanges: one a round, the model down and a
-gradient up. Nothing is stored.
+first order. FedSGD with server_lr times the number of clients takes the same step. Exchanges: one a round, the model
+down and a gradient up. Nothing is stored.
 
 Source: "Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi, Barba, Jaggi 2022), appendix A.2,
 after "Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour" (Goyal et al. 2017).

@@ -4,9 +4,9 @@
     q = mean over the cohort of theta_1 g_1 + ... + theta_K g_K;   the server optimizer steps along q with server_lr
 
 gradient_weights are (theta_1, ..., theta_K); all 1 is FedAvg (FedProx with prox above 0), 0, ..., 0, 1 is FOMAML.
-local_steps is their number and need not be given. Where a schedule sets the rates of the local steps, g_k counts
-theta_k times its step's rate over client_lr, and a single g_K fully. Exchanges: one a round, the model down and a
-pseudo-gradient up.
+local_steps is their number and need not be given. If a schedule sets the rates of the local steps, g_k counts theta_k
+times its step's rate over client_lr; if only g_K has a weight, it counts theta_K. Exchanges: one a round, the model
+down and a pseudo-gradient up.
 
 Source: "Convergence and Accuracy Trade-Offs in Federated Learning and Meta-Learning" (Charles, Konecny 2021),
 algorithms 1 and 2.
@@ -60,7 +60,7 @@ class Hyper(LocalSteps):
 
 
 def round_batches(values: Mapping[str, Any]) -> int:
-    """One for each weight."""
+    """One batch for each gradient weight."""
     return len(values["gradient_weights"])
 
 

@@ -6,7 +6,7 @@
 
 The gradient is computed by Hessian-vector products along the path. By default a step uses the same batch for its
 gradient and its Hessian, like automatic differentiation; this is biased for mini-batches. With unbiased, each Hessian
-uses another batch. In few-shot tasks `batching: by_class` draws batches with k examples of each class. local_steps is
+has its own batch. In few-shot tasks `batching: by_class` draws batches with k examples of each class. local_steps is
 the number of adaptation steps (one less than local_steps of FOMAML). prox above 0 is proximal MAML. weight_decay is a
 part of f_i, and is differentiated.
 Exchanges: one a round, the model down and a gradient up. A Hessian-vector product counts as two gradients: 3 K + 1 a
@@ -56,7 +56,7 @@ class Hyper(LocalSteps):
 
 
 def round_batches(values: Mapping[str, Any]) -> int:
-    """One for each step, another one if Hessians have their own, and one after the last step."""
+    """One batch for each step, a second one if Hessians have their own, and one after the last step."""
     return int(values["local_steps"]) * (2 if values.get("unbiased") else 1) + 1
 
 

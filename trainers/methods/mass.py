@@ -14,7 +14,7 @@ Then x becomes the mean of w over the cohort (with plain SGD on the server; anot
 mean of (x - w) / client_lr with rate client_lr). `sync` says how the next round starts:
 
     lyapunov           v stays with its client; the next round starts with w = x and u = (mixing v + x) / (1 + mixing)
-    momentum_half      the same, in two sequences: u = (1 + momentum) / 2 (x + w) - momentum w_ + compensation_lr g
+    momentum_half      lyapunov in two sequences: u = (1 + momentum) / 2 (x + w) - momentum w_ + compensation_lr g
     momentum_literal   u = x + momentum (x - w_) + compensation_lr g;  for comparison only: if clients differ, it is
                        unstable with 3 or more local steps and momentum above 0.618
     momentum_wu        u is averaged too, and starts the next round
@@ -23,18 +23,18 @@ mean of (x - w) / client_lr with rate client_lr). `sync` says how the next round
 
 where w_ is the model before the last step and g the gradient of that step. There are three ways to set the rates:
 client_lr with momentum (default 0.9) and compensation_lr (default 0); client_lr with mixing and auxiliary_lr; or
-client_lr with mixing and batch_statistical_condition_number = client_lr / (mixing auxiliary_lr) (default 1). The others
-follow, and schedules of client_lr scale auxiliary_lr and compensation_lr with it. Or give `constants` instead of all of
-them. "estimate" computes them from the data of all clients and batch_size, exactly for linear regression and
+client_lr with mixing and batch_statistical_condition_number = client_lr / (mixing auxiliary_lr) (default 1). The other
+rates follow; schedules of client_lr scale auxiliary_lr and compensation_lr with it. Or give `constants` in place of
+all of these. "estimate" computes them from the data of all clients and batch_size, exactly for linear regression and
 quadratics, by bounds for softmax regression with weight_decay. An object contains smoothness, strong_convexity and,
 with mini-batches, sample_smoothness and statistical_condition_number. Both give client_lr = 1 / L_m and mixing = 1 /
 sqrt(kappa_m kappa~_m), with kappa~_m from the theorem, the largest L_m and kappa~_m and the smallest mu of all clients.
 
 With "estimate_by_client" every client has rates of its own, from its own L_m and kappa~_m and the smallest mu of all:
-auxiliary_lr / mixing is then one number, as the proof needs. client_lr is the largest of all clients. The lists by
-client hold each one's share of it, mixing and batch_statistical_condition_number; they may also be given themselves, in
-the order of the clients, beside client_lr and in place of momentum and the four after it. momentum_wu averages each
-client's u, computed from its own w.
+auxiliary_lr / mixing is then equal for all clients, as the proof needs. client_lr is the largest of all clients. Lists
+by client hold each client's share of client_lr, mixing and batch_statistical_condition_number; they may also be given
+directly, in the order of the clients, beside client_lr and in place of momentum and the four hyperparameters after it.
+momentum_wu averages each client's u, computed from its own w.
 
 Limits: compensation_lr 0 is Nesterov's method on the clients (auxiliary_lr = client_lr / mixing,
 batch_statistical_condition_number 1), which a full batch also gives. momentum 0 with compensation_lr 0 (mixing 1,
@@ -43,9 +43,9 @@ then start a round half way between x and the client's own w. One client with an
 auxiliary_lr is at most client_lr / mixing.
 
 The theorem assumes all clients in every round. With fewer (an extension of this package), reset, avg_v and momentum_wu
-do not depend on earlier participation. With the others a client continues with the state from its last round, and
-starts with v = u = x in its first one. With reset the expected squared distance to the optimum is multiplied by
-2 (1 - mixing)^local_steps or less per round.
+do not depend on earlier participation. With any other sync a client continues with the state from its last round, and
+starts with v = u = x in its first round. With reset a round multiplies the expected squared distance to the optimum by
+at most 2 (1 - mixing)^local_steps.
 
 Exchanges: one a round, the model down and a pseudo-gradient up, also u with momentum_wu and v with avg_v, both down and
 up. With lyapunov, momentum_half and momentum_literal every client stores one model-sized tensor; with momentum_wu and
@@ -127,7 +127,7 @@ class Hyper(LocalSteps):
     server_lr: Tensor = withdrawn("it is client_lr")
 
     def of(self, cohort: Cohort) -> Hyper:
-        """These hyperparameters with what differs by client, (T, M, 1), in place of the common numbers."""
+        """The hyperparameters, with the values by client, (T, M, 1), in place of the common values."""
         if self.mixing_by_client is None or self.rate_share_by_client is None or self.condition_by_client is None:
             return self
 
@@ -173,7 +173,7 @@ def resolve(
 
 
 def stored(hyper: Hyper) -> tuple[str, ...]:
-    """Names of what clients keep."""
+    """Name of the tensor that clients keep; none if `sync` keeps nothing on clients."""
     return (_KEPT[hyper.sync],) if hyper.sync in _KEPT else ()
 
 

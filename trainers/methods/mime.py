@@ -61,7 +61,7 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
 
 
 def round_gradients(values: Mapping[str, Any]) -> RoundGradients:
-    """Two gradients in every local step, and those at x."""
+    """Two gradients in every local step, and the gradient at x."""
     return RoundGradients(per_step=2).and_at(values["gradient_source"])
 
 

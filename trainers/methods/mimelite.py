@@ -58,7 +58,7 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
 
 
 def round_gradients(values: Mapping[str, Any]) -> RoundGradients:
-    """Gradients of the local steps, and those at x."""
+    """Gradients of the local steps, and the gradient at x."""
     return RoundGradients(per_step=1).and_at(values["gradient_source"])
 
 

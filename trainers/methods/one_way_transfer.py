@@ -10,11 +10,10 @@ Hessians or take one local step; with unequal Hessians the drift of FedAvg remai
 than the clients' losses, many local steps are unstable, because a is constant during the local steps.
 
 The weights sum to 1, and are both 1/2 by default; federated_weight 0 is SGD on the server's data alone.
-central_batch_size is the number of examples for a, by default local_steps clients_per_round batch_size, or all
-if clients have full batches; it must be given with local_epochs. With server_lr
-equal to client_lr (delta_lr 1, the paper's choice) and plain SGD on the server this is model averaging. weight_decay is
-a part of f_i; clip_norm and the client optimizer act on d_k. train_loss and the task's metrics are those of the
-clients' losses.
+central_batch_size is the number of examples for a, by default local_steps clients_per_round batch_size, or all if
+clients have full batches; it must be given with local_epochs. With server_lr equal to client_lr (delta_lr 1, the
+paper's choice) and plain SGD on the server this is model averaging. weight_decay is a part of f_i; clip_norm and the
+client optimizer act on d_k. train_loss and the task's metrics are those of the clients' losses.
 Exchanges: one a round, the model and a down and a pseudo-gradient up. Nothing is stored.
 
 Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), algorithm 2.

@@ -6,13 +6,12 @@
     x <- x + merge_lr ((x_f - x) + (z_{J+1} - x)),   y_1 = z_1 = x,   J = central_steps
 
 for the loss federated_weight (mean of f_i) + central_weight f_c. With more than one step the limit is not its
-minimizer, and is the further away the larger client_lr local_steps is, unless both parts have the same Hessian or
-minimizer.
+minimizer, unless both parts have the same Hessian or minimizer; the distance grows with client_lr local_steps.
 
 The weights sum to 1, and are both 1/2 by default; federated_weight 0 is training on the server alone. central_lr
 defaults to server_lr (client_lr delta_lr), through every schedule. A given central_lr is constant; give one with an
 adaptive server optimizer. central_steps defaults to local_steps and must be given with local_epochs. central_batch_size
-defaults to clients_per_round batch_size examples. merge_by "sum" is the above, "mean" halves merge_lr.
+defaults to clients_per_round batch_size examples. merge_by "sum" is the form above, "mean" halves merge_lr.
 With server_lr equal to client_lr (delta_lr 1, the paper's choice) and plain SGD on the server, the clients' part is
 model averaging. The server's branch and the merge are plain SGD by default. Their optimizers `central` and `merge` may
 be others, which keep their memory between rounds: then give central_lr, and a merge_lr of the size of a step.

@@ -9,8 +9,8 @@ other methods: what mixed federated learning could reach if data could be moved.
 (delta_lr 1) and plain SGD on the server, a round is K steps of SGD on all data together.
 
 The weights sum to 1, and are both 1/2 by default. With one local step the method equals parallel training and one-way
-transfer. central_batch_size defaults to clients_per_round batch_size. weight_decay is a part of
-f_i. train_loss and the task's metrics are those of the clients' losses.
+transfer. central_batch_size defaults to clients_per_round batch_size. weight_decay is a part of f_i. train_loss and the
+task's metrics are those of the clients' losses.
 Exchanges: one a local step, the model down and a gradient up: the cost of the same steps if the data were not moved.
 Nothing is stored.
 

@@ -9,8 +9,8 @@ the exact reference, for small problems. GradAlign takes the same step without a
 displacement, and up to rounding on quadratics. misalignment_weight 0 is FedSGD. displacement_source is the data of g_i
 and H_i: "batch" is the client's first batch; "full" is all its data, which counts as the mini-batches of one pass.
 weight_decay is a part of f_i and does not change the misalignment.
-Exchanges: two a round, the model down and g_i up, then g down and H_i (g_i - g) up; a product counts as two gradients.
-Nothing is stored.
+Exchanges: two a round, the model down and g_i up, then g down and H_i (g_i - g) up; a Hessian-vector product counts
+as two gradients. Nothing is stored.
 
 Source: "Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi, Barba, Jaggi 2022), section 4.2 and
 appendix A.4.
@@ -51,7 +51,7 @@ class Hyper(ServerSteps):
 
 
 def round_gradients(values: Mapping[str, Any]) -> RoundGradients:
-    """A gradient and a product of it, which counts as two."""
+    """A gradient and a Hessian-vector product, which counts as two."""
     return RoundGradients().and_at(values["displacement_source"], 1 + 2)
 
 

@@ -85,7 +85,7 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
 
 
 def round_gradients(values: Mapping[str, Any]) -> RoundGradients:
-    """Gradients of the local steps, and where the variates are gradients, those at x."""
+    """Gradients of the local steps, and the gradient at x where variates are gradients."""
     if values["variates"] == "stored" and values["variate_update"] == "path":
         return RoundGradients(per_step=1)
     return RoundGradients(per_step=1).and_at(values["displacement_source"])

@@ -17,7 +17,7 @@ their first batch; this takes one more exchange in the first round, without send
 central_batch_size, the optimizers `central` and `merge`, weight_decay and the aggregation are as in parallel_training;
 clip_norm and the client optimizer act on d_k.
 Exchanges: one a round, the model and a down and a pseudo-gradient up (with a client optimizer other than sgd also the
-sum of the d_k, since b does not follow from the pseudo-gradient then). The server stores a, b and the memory of its
+sum of the d_k, because b does not follow from the pseudo-gradient then). The server stores a, b and the memory of its
 optimizers.
 
 Source: "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein et al. 2022), algorithm 1.
@@ -74,7 +74,7 @@ def init(hyper: Hyper, params: Tensor) -> dict[str, Tensor]:
 
 
 def round_gradients(values: Mapping[str, Any]) -> RoundGradients:
-    """Gradients of the local steps, and in the first round those that begin."""
+    """Gradients of the local steps, and with warm_start one gradient more in the first round."""
     return RoundGradients(per_step=1, once=int(values["warm_start"]))
 
 
