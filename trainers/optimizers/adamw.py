@@ -21,7 +21,7 @@ from trainers.optimizers.adam import DEFAULTS, complete, descend_, direction_, i
 
 __all__ = ["ABSENT", "DECOUPLED", "DEFAULTS", "SPACES", "Hyper", "complete", "descend_", "direction_", "init"]
 DECOUPLED = True
-ABSENT = {"client": ("weight_decay",)}  # the method's
+ABSENT = {"client": ("weight_decay",)}  # clients use the method's
 SPACE = {
     "beta1": {"float": [0.0, 0.99], "log": True, "complement": True},
     "epsilon": {"float": [1e-5, 0.1], "log": True},

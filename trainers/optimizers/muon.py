@@ -1,14 +1,14 @@
 """Muon: orthogonalized momentum for the hidden matrices of a model, and AdamW for all other parameters.
 
-Of each hidden matrix W (A x B; kernels as A x all else), with G its gradient and M its momentum, initially 0:
+For each hidden matrix W (A x B; a kernel is A x everything else), with its gradient G and momentum M, initially 0:
 
     M <- momentum M + G,   N = G + momentum M,   O = about U V' for the singular value decomposition N = U S V'
     the direction is 0.2 sqrt(max(A, B)) O plus weight_decay W
 
 O is five steps of the quintic Newton-Schulz iteration X <- a X + (b X X' + c (X X')^2) X from N / |N|, with (a, b, c) =
 (3.4445, -4.7750, 2.0315), in the trial's dtype. The factor gives the direction the size of AdamW's, so that one rate
-and one weight_decay serve both. Hidden are all tensors of two or more dimensions but embeddings, the first layer and
-the layer that gives the scores. A model without them, such as softmax, has AdamW alone. beta1, beta2, epsilon,
+and one weight_decay serve both. Hidden matrices are all tensors of two or more dimensions except embeddings, the first
+layer and the output layer. A model without them, such as softmax, has AdamW alone. beta1, beta2, epsilon,
 initial_accumulator and bias_correction are those of AdamW, and weight_decay is decoupled in both.
 
 Source: "Muon: An Optimizer for Hidden Layers in Neural Networks" (Jordan et al. 2024), with the factor and the weight
@@ -29,7 +29,7 @@ from trainers.optimizers import adamw
 from trainers.optimizers.adamw import DECOUPLED, DEFAULTS, complete, direction_, init
 
 __all__ = ["DECOUPLED", "DEFAULTS", "Hyper", "complete", "direction_", "init"]
-ABSENT = {"client": ("weight_decay",)}  # the method's
+ABSENT = {"client": ("weight_decay",)}  # clients use the method's
 INACTIVE = {"initial_accumulator": ({"beta2": 0},)}
 SPACE = {
     "momentum": {"float": [0.8, 0.98], "log": True, "complement": True},
@@ -63,7 +63,7 @@ def matrix_direction_(
 
 
 def _orthogonal(matrix: Tensor) -> Tensor:
-    """U V' of matrices (..., A, B), about."""
+    """Approximately U V' of matrices (..., A, B)."""
     a, b, c = _QUINTIC
     tall = matrix.shape[-2] > matrix.shape[-1]
     x: Tensor = matrix.mT if tall else matrix

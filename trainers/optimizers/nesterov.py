@@ -2,8 +2,8 @@
 
     v <- momentum v + g;   the direction is g + momentum v;   v is initially 0
 
-momentum 0 is gradient descent. On clients v is 0 at each reset. Their models are the look-ahead iterates
-u of MaSS with compensation_lr 0 (but the method `mass` keeps its sequences between rounds), and they return the
+momentum 0 is gradient descent. On clients v is 0 at each reset. The clients' models are the look-ahead iterates u of
+MaSS with compensation_lr 0 (but the method `mass` keeps its sequences between rounds), and clients return the
 look-ahead model of the last step. On the server this is `sgd` with momentum and nesterov.
 
 Source: "A method for solving the convex programming problem with convergence rate O(1/k^2)" (Nesterov 1983), in the

@@ -4,7 +4,7 @@
 
 v is initially 0, on clients at each reset. beta2 0 is the sign of g for |g| far above epsilon; a large epsilon is
 gradient descent with rate / epsilon. Since there is no bias correction, elements of the first directions can be as
-large as 1 / sqrt(1 - beta2); `adam` with beta1 0 corrects that.
+large as 1 / sqrt(1 - beta2); `adam` with beta1 0 corrects this bias.
 
 Source: "Lecture 6.5 - rmsprop" (Tieleman, Hinton 2012).
 """

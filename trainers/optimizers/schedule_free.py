@@ -2,9 +2,9 @@
 
     y = (1 - beta) z + beta x;   z <- z - lr g(y);   x <- (1 - 1 / (t + 1)) x + z / (t + 1),   t = 0, 1, ...
 
-Clients get y, and the mean x is what evaluations, reports and stored models have. The mean replaces a decaying rate, so
-that the rate must be constant. beta 0 is gradient descent with the mean of its iterates, beta 1 steps from the mean
-itself. As x_0 counts for nothing from the first step on, that step is plain. The memory is b = (x - z) / lr:
+Clients receive y; evaluations, reports and stored models use the mean x. The mean replaces a decaying rate, so that the
+rate must be constant. beta 0 is gradient descent with the mean of its iterates, beta 1 steps from the mean itself. At
+t = 0 the weight of x_0 is 0, so that the first step is plain. The memory is b = (x - z) / lr:
 
     b' = t / (t + 1) (b + g);   the direction is g - beta (b' - b);   x = y + (1 - beta) lr b'
 
