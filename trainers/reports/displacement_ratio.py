@@ -1,8 +1,8 @@
 """FedGA's displacement relative to that of SCAFFOLD, displacement / (client_lr (local_steps - 1) / 2), in every round.
 
 The denominator is the displacement with the second-order term of SCAFFOLD, which cancels the misalignment that local
-steps add. Above 1 a round leads to less misalignment than gradient descent, below 1 to more. None if there is nothing
-to cancel, with one local step or client_lr 0. It follows the schedule's client_lr.
+steps add. Above 1 a round leads to less misalignment than gradient descent, below 1 to more. The ratio follows the
+schedule's client_lr. It is None with one local step or client_lr 0, which add no misalignment.
 
 Source: derived from theorems 4 and 5 of "Implicit Gradient Alignment in Distributed and Federated Learning" (Dandi,
 Barba, Jaggi 2022).

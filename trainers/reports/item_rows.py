@@ -1,15 +1,15 @@
-"""Rows of the table of items that a client uses, in every round of a task with histories of items.
+"""Number of rows of the item table that a client uses, in every round of a task with histories of items.
 
     item_rows = mean over the cohort of the number of different items in the client's mini-batches of the round
 
-with the weights of all metrics. SGD on a client's own loss needs and changes no other rows of the table, so that a
-model can be sent as item_rows d numbers, d a row, and the dense layer, with the same result: of a gradient that a
-transfer method adds, the server itself adds the other rows. Weight decay, displacement and `all_on_client`, whose
-clients compute the server's loss as well, change the whole table. The counters of bytes are those of whole models. None
-if a round has no local loop.
+with the weights of all metrics. SGD on a client's own loss reads and changes only these rows of the table, so that a
+model can be sent as item_rows rows of d numbers and the dense layer, with the same result: the server itself adds the
+other rows of a gradient that a transfer method adds. Weight decay, displacement and `all_on_client`, whose clients
+compute the server's loss as well, change the whole table. The counters of bytes are those of whole models. None if a
+round has no local loop.
 
 Source: table 5 and section 5.3 of "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein
-et al. 2022), where it is n.
+et al. 2022), where item_rows is n.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def of_round(view: RoundView) -> dict[str, Tensor]:
     used = []  # (step, client, item) of every place in a batch
     for step in range(int(steps.max())):
         for group in batches.batch(step, view.cohort.clients):
-            before, item = group.data["inputs"], group.data["targets"] + 1  # 0 is no item before
+            before, item = group.data["inputs"], group.data["targets"] + 1  # in the inputs, 0 stands for no item
             items = torch.cat([before.flatten(1), item.flatten(1)], 1).cpu().numpy()
             clients = np.broadcast_to(np.arange(group.start, group.stop)[:, None], items.shape)[items != 0]
             used.append(np.stack([np.full(len(clients), step), clients, items[items != 0]]))

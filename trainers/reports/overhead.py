@@ -8,7 +8,7 @@
 
 An operation is an addition or a multiplication of a matrix product or a convolution (engine/evaluation/flops.py);
 elementwise operations, optimizers and evaluations are not counted. A quadratic loss, of a client or the server, counts
-as one example. Bytes, exchanges and, as `examples`, the clients' examples are on every line anyway.
+as one example. Every line also has bytes, exchanges and, as `examples`, the clients' examples, without this report.
 
 Source: table 5 and section 5.3 of "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein
 et al. 2022).

@@ -3,13 +3,13 @@
 Steps are local steps for client_lr and rounds for server_lr. With n steps before this one, N in all and W = warmup N:
 
     factor = min(1, (n + 1) / W) (floor + (1 - floor) (1 + cos(pi p)) / 2),   p = (n - W) / (N - W), from 0 to 1
-    the rate is client_lr times the factor; after R rounds the factor stays at the floor
+    the rate is client_lr times the factor; after `rounds` rounds the factor stays at the floor
 
-A direction counts in the pseudo-gradient by its factor, so that a client's change is client_lr times its
+The pseudo-gradient weights a direction by its factor, so that a client's change is client_lr times its
 pseudo-gradient in every round. With a constant server_lr the model moves by delta_lr = server_lr / client_lr times the
 mean change, as with DiLoCo's constant outer rate; rates `both` lets server_lr fall as well. warmup is a share, and fits
 any number of rounds and of local steps. With local_epochs a round has as many steps as its client with the most
-examples, and the others take the first of them. The client_lr of a report line is that of the round's first step.
+examples; other clients take only the first ones. The client_lr of a report line is that of the round's first step.
 
 Source: "SGDR: Stochastic Gradient Descent with Warm Restarts" (Loshchilov, Hutter 2017), equation 5, one period; over
 local steps as in "DiLoCo: Distributed Low-Communication Training of Language Models" (Douillard et al. 2023).

@@ -153,7 +153,7 @@ def _smooth(state: dict[str, Tensor], window: Tensor, loss: Tensor) -> tuple[Ten
     loss = torch.where(torch.isnan(loss), math.inf, loss)
     index = (state["seen"] % window)[:, None]
     losses = state["losses"].scatter(1, index, loss[:, None])
-    # A running sum, read at the member's own window: longer windows of other members do not change it.
+    # A running sum, read at the member's own window, so that longer windows of other members do not change it.
     total = losses.cumsum(1).gather(1, (window - 1)[:, None])[:, 0]
     return losses, torch.where(state["seen"] + 1 >= window, total / window, math.inf)
 
