@@ -78,7 +78,7 @@ def corollary22() -> list[Row]:
 
 
 def momentum() -> list[Row]:
-    """Error over rate^T times the initial error, on diag(1, 10) from (1, 1): with momentum above 1 and growing."""
+    """Error over (rate^T times the initial error), on diag(1, 10) from (1, 1): with momentum it grows beyond 1."""
     eigenvalues = np.array([1.0, 10.0])
     rows: list[Row] = []
     for server in ("sgd", "nesterov", "heavy_ball"):

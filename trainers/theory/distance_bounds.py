@@ -2,7 +2,7 @@
 
 Theorems 16, 17, 21 and Corollaries 19, 20 of Charles & Konecny [B], section 6, hold in any dimension. In [A], section
 4.3, Lemma 12 (one dimension) holds; Lemma 5 and Theorem 4 do not hold in two dimensions or more. [B] Corollary 22 does
-not hold for many local steps. Those three are for reports only (see `counterexamples`). All of [B] assumes prox = 0 and
+not hold for many local steps. These three are only for reports (`counterexamples`). All of [B] assumes prox = 0 and
 client_lr below 1 / smoothness.
 """
 

@@ -76,7 +76,7 @@ class MassHyperparameters:
 def sample_constants(features: Any, weight_decay: float = 0.0) -> SampleConstants:
     """The constants of a device's data.
 
-    With weight_decay the matrix of an example is x x' + weight_decay I instead of x x', and H is the mean.
+    With weight_decay the matrix of an example is x x' + weight_decay I instead of x x', and H is their mean.
 
     Args:
         features: (examples, d).
@@ -147,8 +147,8 @@ def common_constants(devices: Sequence[BatchConstants]) -> BatchConstants:
 def of_common_convexity(devices: Sequence[BatchConstants]) -> list[BatchConstants]:
     """Each device's own L_m and kappa~_m, with the smallest mu of all.
 
-    `best_hyperparameters` of them differ by device and have one auxiliary_lr / mixing = 1 / mu, as the proof of
-    Theorem 1 needs at a synchronisation. The Lyapunov value then falls by 1 - the smallest mixing each step (derived).
+    Their `best_hyperparameters` differ by device but have the same auxiliary_lr / mixing = 1 / mu, as the proof of
+    Theorem 1 needs at a synchronisation. A step multiplies the Lyapunov value by at most 1 - smallest mixing (derived).
     """
     mu = min(device.strong_convexity for device in devices)
     return [
@@ -195,9 +195,9 @@ def from_two_sequences(client_lr: float, momentum: float, compensation_lr: float
 
 
 def keeps_rate(hyperparameters: MassHyperparameters, constants: BatchConstants) -> bool:
-    """Whether the expected Lyapunov value falls by 1 - mixing each step: the two conditions of the proof (derived).
+    """Whether each step multiplies the expected Lyapunov value by 1 - mixing or less: both conditions of the proof.
 
-    auxiliary_lr >= mixing / mu and mixing auxiliary_lr kappa~_m <= client_lr (2 - client_lr L_m).
+    Derived: auxiliary_lr >= mixing / mu and mixing auxiliary_lr kappa~_m <= client_lr (2 - client_lr L_m).
     """
     mass, slack = hyperparameters, 1 + 1e-12
     first = mass.auxiliary_lr * slack >= mass.mixing / constants.strong_convexity
@@ -209,8 +209,8 @@ def keeps_rate(hyperparameters: MassHyperparameters, constants: BatchConstants) 
 def expected_distance_bound(mixing: float, steps: Any, start_sq: float) -> Array:
     """2 (1 - mixing)^t |w_0 - w*|^2: bound on the expected squared distance of the mean model after t steps.
 
-    For common parameters that keep the rate, invertible Hessians and w_0 = v_0. The bound does not depend on the number
-    of local steps between synchronisations (derived from Theorem 1, whose printed form lacks the exponent).
+    Holds for common parameters that keep the rate, invertible Hessians and w_0 = v_0. The bound does not depend on the
+    number of local steps between synchronisations (derived from Theorem 1, whose printed form lacks the exponent).
     """
     return 2 * np.exp(np.asarray(steps, float) * np.log1p(-mixing)) * start_sq if mixing < 1 else np.zeros_like(steps)
 

@@ -1,6 +1,6 @@
 """Derives all hyperparameters of MaSS from the given ones (in three ways), or from constants of the data.
 
-The constants come from numbers, or are estimated from the data of all clients (theory/mass_constants.py):
+The constants are given as numbers, or estimated from the data of all clients (theory/mass_constants.py):
 
     linear regression    exactly, per example and for the batch size
     quadratics           exactly; their noise does not depend on the batch, so batches count as full
@@ -105,8 +105,8 @@ def resolve(
         batch_size: examples per local step; None is the full local data.
 
     Raises:
-        SpecError: the constants cannot be estimated, the strong convexity is not positive, or a list by client has not
-            one number for each.
+        SpecError: the constants cannot be estimated, the strong convexity is not positive, or a list by client does not
+            have one number for each client.
     """
     constants = values["constants"][0]
     if constants is None:
@@ -128,13 +128,13 @@ def resolve(
 
 
 def checked(constants: Any) -> Any:
-    """The word "estimate" or "estimate_by_client", or an object of all four numbers, None where one is not given.
+    """The word "estimate" or "estimate_by_client", or an object of all four numbers, with None if one is not given.
 
     Args:
         constants: the value from a document.
 
     Raises:
-        SpecError: the value is none of them, or a number is outside its range.
+        SpecError: the value is none of these, or a number is outside its range.
     """
     if constants in (ESTIMATE, ESTIMATE_BY_CLIENT):
         return constants
@@ -155,7 +155,7 @@ def checked(constants: Any) -> Any:
 
 
 def estimate(problem: Problem, batch_size: int | None, weight_decay: float = 0.0) -> BatchConstants:
-    """Constants that are valid for all clients of a problem, at a batch size (see `estimate_by_client`).
+    """Constants that are valid for all clients of a problem at a batch size; arguments as in `estimate_by_client`.
 
     Examples:
         >>> from trainers.data.quadratics import two_clients
@@ -174,7 +174,7 @@ def estimate_by_client(problem: Problem, batch_size: int | None, weight_decay: f
         weight_decay: L2 coefficient of every loss.
 
     Raises:
-        SpecError: the model is another one, or softmax regression has no weight_decay.
+        SpecError: the problem has another model, or softmax regression has no weight_decay.
     """
     size = math.inf if batch_size is None else batch_size
     if isinstance(problem.train, Quadratics):
@@ -194,7 +194,7 @@ def estimate_by_client(problem: Problem, batch_size: int | None, weight_decay: f
 
 
 def _of_clients(devices: Sequence[BatchConstants]) -> dict[str, Any]:
-    """client_lr, the largest of all clients, and what differs by client; both forms follow from them."""
+    """client_lr, the largest of all clients, and the lists by client; both forms follow from these."""
     forms = [_all(best_hyperparameters(device)) for device in of_common_convexity(devices)]
     largest = max(form["client_lr"] for form in forms)
     columns = [[form["client_lr"] / largest, form["mixing"], form[CONDITION]] for form in forms]

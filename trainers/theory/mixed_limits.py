@@ -42,9 +42,9 @@ def rate_limit(
     """The largest server_lr (client_lr delta_lr), and central_lr if the method has one, in the method's theorem.
 
     parallel_training  1 / (6 (1 + B^2) smoothness local_steps merge_lr)
-    one_way_transfer   1 / (8 smoothness local_steps), 18 for losses that are not convex
+    one_way_transfer   1 / (8 smoothness local_steps), with 18 in place of 8 for losses that are not convex
     two_way_transfer   1 / (81 smoothness local_steps merge_lr), and 1 / (15 strong_convexity local_steps merge_lr) for
-                       losses that are strongly convex; 24 for losses that are not convex
+                       losses that are strongly convex; 24 in place of 81 for losses that are not convex
 
     Args:
         method: "parallel_training", "one_way_transfer" or "two_way_transfer".
@@ -122,7 +122,7 @@ def rounds_to(
     """Rounds to a tolerance by table 1, without constant factors: only ratios of methods and settings are meaningful.
 
     The leading term is that of noise, (sigma^2 + S sigma_c^2 + K sigma_f^2) / (K S ...), with K S sigma_c^2 for one-way
-    transfer, which takes one central gradient per round. Parallel training adds a term in G and has B^2 in the last.
+    transfer, which takes one central gradient per round. Parallel training adds a term in G, and B^2 to the last term.
 
     Args:
         method: as in `rate_limit`.

@@ -60,8 +60,8 @@ def setting_point(
     """Rate, distance and surrogate optimum of one setting.
 
     Args:
-        problem: quadratic clients, with the weights of the trial (those of the task with all clients, equal weights
-            if clients are sampled uniformly).
+        problem: quadratic clients, with the weights of the trial (the task's weights if all clients take part, equal
+            weights if clients are sampled uniformly).
         method: name and hyperparameters as in a trial document, server_lr or delta_lr included.
         server: {"name": "sgd", "momentum": 0.9, "nesterov": True} or another server; None is plain SGD.
         central: the server's own loss, for mixed methods.

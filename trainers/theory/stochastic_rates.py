@@ -183,7 +183,7 @@ def theorem_29(
 ) -> Array:
     """(2 v + 16 (center_spread kappa0 (K - 1))^2) / (b + t), v = max(18 G^2 / (mu^2 K M B), (b + 1) start_sq).
 
-    [B] Theorem 29 uses Corollary 22, which lacks the factor K - 1; so it lacks the factor as printed (corrected=False).
+    [B] Theorem 29 uses Corollary 22, which lacks the factor K - 1; so does the printed theorem (corrected=False).
 
     Args:
         curvature: bounds of the Hessians.

@@ -162,7 +162,7 @@ def checked(value: Any, name: str) -> Array:
 
 
 def ill_behaved(clients: ClientQuadratics, rate: Array, pull: Array, signs: Array) -> tuple[str, ...]:
-    """A message if clients are outside the range of the theory ([A] Lemma 1), with the first few of them."""
+    """A message with the first few clients outside the range of the theory ([A] Lemma 1); () if there are none."""
     shift = rate * (clients.eigenvalues[..., -1:] + pull)
     beyond = np.argwhere(shift[..., 0] >= 1)
     if not len(beyond):

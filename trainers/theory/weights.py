@@ -37,7 +37,7 @@ class Weights:
 
     @property
     def total(self) -> float:
-        """Sum of the weights (`gradient_weight_sum`): the distortion when the client rate is 0."""
+        """Sum of the weights: the distortion when the client rate is 0."""
         if self.pattern == "all":
             return self.scale * self.local_steps
         return self.scale if self.pattern == "last" else float(np.sum(self.values))
@@ -54,7 +54,7 @@ def all_steps(local_steps: int) -> Weights:
 
 
 def last_step(local_steps: int) -> Weights:
-    """Only step `local_steps` counts: FOMAML with local_steps - 1 adaptation steps; MAML with K of them is 2 K + 1.
+    """Only step K counts: FOMAML with K - 1 adaptation steps. MAML with J adaptation steps is K = 2 J + 1.
 
     Examples:
         >>> last_step(10).total
