@@ -97,9 +97,9 @@ def frontier_document(
         scale: A scale in place of the study's own, to compare studies.
         certain: Whether nothing is random in the study, so that one run stands for all seeds. Otherwise this is
             recognised by seeds that give equal curves.
-        rungs: Rungs of the search, if it has any; or those of each label, with the whole budget.
+        rungs: Rungs of the search, if it has any; or by label, with the whole budget as the last one.
         drawn: Labels whose configurations were drawn independently of all results, so that any k of them are a search.
-        rules: Of labels that have any, the conditions under which hyperparameters change nothing.
+        rules: Conditions under which hyperparameters change nothing, for labels that have any.
         declared: Costs that the study's program counts.
 
     Returns:
@@ -192,7 +192,7 @@ def _scale(
 
 @dataclass(frozen=True)
 class _Summary:
-    """What all labels of a result share."""
+    """The facts that all labels of a result share."""
 
     reading: Reading
     unit: str
@@ -310,7 +310,7 @@ class _Summary:
         )
 
     def _promised(self, label: LabelRuns) -> Json:
-        """What to run for each cost, and the qualities along the cost."""
+        """The recommendations for each cost, and the qualities along the cost."""
         if not label.searches:
             return {"recommendations": [], "frontier": [], "optimism": None}
         promises = label.promises(self.scale.axis, self.span)

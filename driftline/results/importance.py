@@ -1,7 +1,7 @@
 """How much each hyperparameter matters for quality, for speed, and along the frontier: PED-ANOVA.
 
-The search trials of a label are ranked by what they reach within a cost; a hyperparameter matters if its values among
-the best of them are distributed unlike those of all. The measure is the Pearson divergence of two Parzen densities,
+The search trials of a label are ranked by what they reach within a cost; a hyperparameter matters if its values are
+distributed differently among the best trials. The measure is the Pearson divergence of two Parzen densities,
 
     D = sum_x p(x) (t(x) / p(x) - 1)^2,   p: all trials, t: the best ones,
 
@@ -164,7 +164,7 @@ def _chance(whole: tuple[int, ...], count: int, ordered: bool, number: int) -> A
 
 
 def divergences(counts: Counts, every: Counts, *, ordered: bool) -> Array:
-    """How far the values of some trials are from those of all of them, (R,).
+    """The divergence of the values of some trials from the values of all trials, (R,).
 
     Args:
         counts: In how many of these trials a value is not active, then how many are in each cell, (R, 1 + cells).
@@ -223,7 +223,7 @@ def importance(
         inactive: For each configuration, the hyperparameters that change nothing.
         axis: Gives the merit of a quality.
         costs: All costs, evenly spread on a logarithmic axis, (G,).
-        between: Some of them along the frontier.
+        between: Costs within the same range at which shares are computed too, for "along".
 
     Returns:
         ``{"trials", "quality", "speed", "along": [{"cost", "shares"}]}``. Each maps names of hyperparameters to what

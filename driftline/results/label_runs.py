@@ -23,7 +23,7 @@ class SearchRuns:
         search: Number of the search.
         seeds: The seeds.
         runs: The configurations on these seeds.
-        chosen_on: These configurations as the search has run them, on one seed; without those that failed there.
+        chosen_on: The same configurations on the one seed of the search, without those that failed there.
     """
 
     search: int
@@ -101,7 +101,7 @@ def label_runs(trials: Sequence[TrialCurve], metric: str, cost: str) -> LabelRun
 
 
 def tried_runs(trials: Sequence[TrialCurve], metric: str, cost: str) -> tuple[list[int], list[Runs]] | None:
-    """Every configuration of a label's searches on its seeds: that of its search, then those of its confirmation.
+    """Every configuration of a label's searches: on the seed of its search, then on the seeds of its confirmation.
 
     Args:
         trials: All its trials.

@@ -5,7 +5,7 @@
 
 The M clients of a round work at the same time and each has a link of its own, so that a round waits for the client with
 the most work (`slowest_examples`), and every client sends and receives an M-th of the bytes. Where stragglers are
-dropped, the others alone send, each an equal share of bytes_up. Sending and computing do not overlap. The server's own
+dropped, only the others send, each an equal share of bytes_up. Sending and computing do not overlap. The server's own
 work takes no time.
 
 With a ring of K computers a client, R = K M in all, this is appendix A of "Communication-Efficient Language Model
@@ -227,7 +227,7 @@ def modelled_seconds(
         counters: Each of `COUNTERS`, counted from the start; with a ring or an overlap `GRADIENTS` as well.
         time: The model, with its operations.
         clients: M, clients of a round.
-        model_bytes: Of one model; needed with a ring.
+        model_bytes: Bytes of one model; needed with a ring.
         senders: Clients of a round whose answers are not dropped; None is all.
 
     Examples:

@@ -146,14 +146,14 @@ def band(differences: Array, limit: float | None = None) -> tuple[Array, Array] 
 
 
 def band_limit(comparisons: Iterable[Mapping[Any, Array]]) -> float:
-    """What the statistic of `band` exceeds nowhere, in 95 % of cases in which no label of any comparison is better.
+    """The limit that the statistic of `band` exceeds nowhere in 95 % of cases, if no label of a comparison is better.
 
     The largest statistic over all comparisons and points is compared with that of the same differences with random
     signs, one sign for a search or seed in all comparisons (all signs up to `MOST_FLIPS`, otherwise `MOST_FLIPS` drawn
     with a fixed seed).
 
     Args:
-        comparisons: For each of them the differences, (points,), by search or by seed.
+        comparisons: For each comparison, the differences, (points,), by search or by seed.
     """
     tested = [rows for rows in comparisons if len(rows) >= LEAST_PAIRS]
     keys = sorted({key for rows in tested for key in rows})

@@ -33,7 +33,7 @@ COUNTERS = tuple(column for cost in ("bytes", "client_gradients") for column in 
 
 Precision = Literal["float16", "float64"]
 _KEY = b"driftline"
-_LEVEL = 12  # of the compression
+_LEVEL = 12  # compression level
 
 
 @dataclass(frozen=True)
@@ -113,7 +113,7 @@ def recorded_trial(
     state: str,
     columns: Mapping[str, Array],
 ) -> TrialCurve:
-    """A trial of a table, as a search trial whose number is that of its configuration."""
+    """A trial of a table, as a search trial with the number of its configuration."""
     return TrialCurve(
         trial=f"{label}.{configuration}.{seed}",
         label=label,

@@ -40,7 +40,7 @@ class Side:
 
     Attributes:
         merit: The best merit of each configuration in the rounds that a cost pays for, on the choosing seeds, (N, G).
-        value: What that round gives on the seed left out, (N, G).
+        value: The scaled quality of the same round on the seed left out, (N, G).
     """
 
     merit: Array
@@ -63,7 +63,7 @@ class Expected:
 
 
 def sides(runs: Sequence[Runs], scale: Scale, span: Span, costs: Array) -> list[Side]:
-    """What each configuration gives on each of its seeds, at the round that its other seeds choose.
+    """The quality of each configuration on each of its seeds, at the round that its other seeds choose.
 
     Args:
         runs: The configurations, all on equally many seeds of their own, at least two.

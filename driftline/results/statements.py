@@ -176,9 +176,9 @@ def _gain(a: str, b: str) -> str:
 
 
 def _with_gains(document: Json, pairs: Iterable[tuple[str, str]]) -> Json:
-    """The document with differences of two labels as labels: of their areas, and of their qualities along the cost.
+    """The document with differences of two labels, in area and in quality along the cost, as further labels.
 
-    The comparison of two of them is that of two differences, with the same tests, corrections and bands.
+    Comparing two such labels compares two differences, with the same tests, corrections and bands.
     """
     methods = dict(document["methods"])
     for a, b in pairs:

@@ -103,7 +103,7 @@ def _qualities(begun: Sequence[TrialCurve], costs: Iterable[str]) -> list[str]:
 
 
 def configuration_rows(result: Json, curves: Sequence[TrialCurve]) -> dict[Key, Json]:
-    """The reported configurations, then those that only the search has run.
+    """The reported configurations, then the configurations that only the search has run.
 
     Returns:
         Rows as in ``configurations`` of the document; without "settles" and "ends" if the trial diverged.
@@ -224,7 +224,7 @@ def _copies(result: Json) -> dict[str, Json] | None:
 
 
 def reading_data(result: Json, rows: Mapping[Key, Json], keys: Sequence[Key]) -> dict[str, Any]:
-    """What belongs to one quality and one cost.
+    """The data of the page for one quality and one cost.
 
     Args:
         result: The document.

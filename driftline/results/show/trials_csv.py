@@ -83,7 +83,7 @@ def _row(
 
 
 def _last(curve: TrialCurve, metric: str) -> float | None:
-    """What a trial reported last of a metric."""
+    """The last finite value of a metric that a trial reported; None if there is none."""
     values = curve.columns.get(metric)
     if values is None or not values.size:
         return None
