@@ -70,7 +70,7 @@ def unpack(data: bytes, digest: str, folder: Path | None = None) -> None:
 
     Args:
         data: The archive.
-        digest: What `packed` returned.
+        digest: The digest that `packed` returned.
         folder: An empty folder for the files; None only checks. After an error it may hold some of them.
 
     Raises:

@@ -25,7 +25,7 @@ def missing(error: ModuleNotFoundError, instead: str = "") -> DriftlineError | N
     """The error that names the extra to install; None if the module belongs to no extra.
 
     Args:
-        error: What an import raised.
+        error: The error that an import raised.
         instead: An alternative to installing the package, for the message.
     """
     module = (error.name or "").partition(".")[0]

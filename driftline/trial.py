@@ -46,7 +46,7 @@ class Trial:
     """One trial: its values, and where its reports go.
 
     Args:
-        document: As `VARIABLE` names it; a trial by hand has ``{"rounds": ...}`` and prints its report lines.
+        document: The one that `VARIABLE` names; a trial by hand has ``{"rounds": ...}`` and prints its report lines.
         defaults: Values of hyperparameters that the document does not have.
 
     Attributes:

@@ -135,7 +135,7 @@ class Budget(Section):
         """This budget for trials of another number of rounds, with rungs at the same fractions; None changes nothing.
 
         Raises:
-            InvalidSpec: They are too few for these rungs.
+            InvalidSpec: The rounds are too few for these rungs.
         """
         if rounds is None or rounds == self.rounds:
             return self
@@ -192,7 +192,7 @@ class Budget(Section):
         return configuration % self.searches
 
     def trunk_of(self, configuration: int) -> int:
-        """Number of the first configuration of those that share everything but the schedule with this one."""
+        """Number of the first configuration that shares everything but the schedule with this one."""
         index = configuration // self.searches
         return (index - index % self.branches) * self.searches + self.search_of(configuration)
 

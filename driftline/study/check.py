@@ -197,7 +197,7 @@ def _corners_read(study: Study, index: int) -> list[trainers.TrialSpec]:
 
 
 def _data(study: Study, trials: Mapping[int, trainers.TrialSpec]) -> list[str]:
-    """Remarks on the data and what each entry draws from it, those on its own batch_size under its own key."""
+    """Remarks on the data and what each entry draws from it; on an entry's own batch_size under the entry's key."""
     remarks: dict[str, None] = {}
     for index, trial in trials.items():
         values = vars(trial)

@@ -170,13 +170,13 @@ def placed(document: Any, folder: Path) -> Any:
 
 
 def program_study(values: dict[str, Any]) -> dict[str, Any]:
-    """The values of a study of a program, as those of a study with an empty task.
+    """Turns the values of a study of a program into those of a study with an empty task.
 
     Args:
         values: As they were given; `program` may be a function.
 
     Raises:
-        InvalidSpec: A key belongs to studies with a task, or an entry has another form.
+        InvalidSpec: A key belongs to studies with a task, or an entry is invalid.
     """
     errors = Errors()
     if values.get("task"):
@@ -219,7 +219,7 @@ def program_study(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _entry(values: Any, path: str) -> dict[str, Any]:
-    """An entry of a program's study as one of a method."""
+    """Turns an entry of a program's study into a method's entry."""
     if not isinstance(values, Mapping):
         raise InvalidSpec(path, f"must be a mapping like {{label: fedavg, space: ...}}, got {shown(values)}")
     if strange := [key for key in values if key not in _ENTRY_KEYS]:

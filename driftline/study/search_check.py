@@ -139,7 +139,7 @@ def check_constraints(study: Study, index: int) -> None:
     """Refuses constraints that leave next to nothing of a space, or of what a starting point leaves open.
 
     Raises:
-        InvalidSpec: They leave less than `LEAST_SHARE`, or a grid is too large to be checked.
+        InvalidSpec: The constraints leave less than `LEAST_SHARE`, or a grid is too large to be checked.
     """
     entry, path = study.methods[index], f"methods[{index}]"
     if not entry.constraints:

@@ -85,8 +85,8 @@ def adopted(study: Study, stored: Study) -> Study:
     """The study with the spaces of a stored one that was derived from the same entries; unchanged where they differ.
 
     Args:
-        study: As its user wrote it.
-        stored: As it runs.
+        study: The study as its user wrote it.
+        stored: The study as it runs.
     """
     document = study.to_json()
     changed = False

@@ -30,7 +30,7 @@ def trial_document(
         phase: Only search trials measure a sample of the held-out clients where the study asks for one.
 
     Returns:
-        A trial document. Its ``members`` hold the values that may differ between them; each part holds the others.
+        A trial document. Its ``members`` hold the values that may differ between them; each part holds the rest.
 
     Raises:
         ValueError: No configuration, or configurations that cannot share a pack.

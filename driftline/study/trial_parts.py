@@ -1,4 +1,4 @@
-"""The parts of a trial document: what a study, an entry and configurations say of a trial of given rounds."""
+"""The parts of a trial document that a study, an entry and configurations determine, for a number of rounds."""
 
 from __future__ import annotations
 

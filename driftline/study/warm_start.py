@@ -45,7 +45,7 @@ def warm_started(
         earlier: The study that the configurations are from.
         recommended: Configurations by label of the earlier study, most important ones first.
         good: Configurations that were good, by label, for the prior of entries that have none.
-        factor: What their rates are multiplied by.
+        factor: The factor by which their rates are multiplied.
 
     Raises:
         InvalidSpec: No entry of the study can take a configuration.
@@ -74,7 +74,7 @@ def warm_started(
 
 
 def _points(entry: MethodEntry, earlier: Study, recommended: Configurations, factor: float) -> list[dict[str, Any]]:
-    """What an entry can take, most important ones first."""
+    """The points that an entry can take, most important ones first."""
     space = entry.parameters()
     sources = [source for source in earlier.methods if _algorithm(source) == _algorithm(entry)]
     sources = [source for source in sources if source.label == entry.label] or sources

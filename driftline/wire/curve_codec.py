@@ -237,7 +237,7 @@ def check_block(block: bytes) -> None:
     """Check that `encode` could have made a block, with memory for one block.
 
     Raises:
-        ValueError: It could not; the message is one line.
+        ValueError: `encode` could not; the message is one line.
     """
     about = head(block)
     body = inflated(block, about)
