@@ -27,7 +27,7 @@ _SYSTEM = (
 )
 _WRITABLE = ("/dev/null", "/proc/self/oom_score_adj")
 
-# Landlock: system calls are numbered alike on all processors; rights by version of the kernel's interface
+# Landlock: its system calls have the same numbers on all processors; its rights depend on the kernel's version
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _READ = 1 << 0 | 1 << 2 | 1 << 3  # execute, read files, list folders
 _LIST = 1 << 3

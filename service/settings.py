@@ -209,7 +209,7 @@ def hang_seconds() -> float:
     """DRIFTLINE_HANG_SECONDS: how long a worker may be silent before it is replaced.
 
     Raises:
-        InvalidSpec: It is not a number above 0.
+        InvalidSpec: The variable is not a number above 0.
     """
     try:
         return _seconds(os.environ.get("DRIFTLINE_HANG_SECONDS") or HANG_S)

@@ -39,7 +39,7 @@ class Context:
         page: Computes the frontier.html of a study.
         check: Checks a study's document.
         data_urls: What URLs of data must begin with; None allows all.
-        programs: What the service allows to the programs of studies; None checks nothing.
+        programs: What the service allows the programs of studies; None checks nothing.
         stopping: Set when the server is about to stop; ends event streams.
         streams: The open event streams.
         wake: Called after an owner's request was stored.

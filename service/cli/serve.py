@@ -84,7 +84,7 @@ def serve(
             echo("Ended before it was ready.", err=True)
             return
         gc.collect()
-        gc.freeze()  # full collections then pass over what has just been loaded: they took a sixth of a large reading
+        gc.freeze()  # full collections then skip the loaded objects: they took a sixth of the time of a large read
         try:
             say(service, settings, host, part)
             while not stop.wait(_LOOK_S):

@@ -115,7 +115,7 @@ def _amount(text: str) -> float:
     """A cost as people write it: 20, or 392.4k, 1.5M, 2G, 1T.
 
     Raises:
-        InvalidSpec: It is no positive number.
+        InvalidSpec: The text is no positive number.
     """
     sizes = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
     digits, size = (text[:-1], sizes[text[-1]]) if text[-1:] in sizes else (text, 1.0)

@@ -46,7 +46,7 @@ class Probe:
     around_s: float
 
     def text(self) -> str:
-        """What was found, in one line."""
+        """The findings, in one line."""
         first, last = self.lines[0], self.lines[-1]
         span = max(last[ROUND] - first[ROUND], 1)
         counted = [name for name in last if name not in (ROUND, SECONDS, DIVERGED) and first.get(name) is not None]

@@ -56,7 +56,7 @@ def memory_remark(study: Study) -> list[str]:
     """A remark if the models of a round may not fit into this computer's memory, without a GPU.
 
     Raises:
-        InvalidSpec: They cannot fit.
+        InvalidSpec: The models cannot fit.
     """
     if study.program is not None:
         return []

@@ -79,7 +79,7 @@ def rows(
 
 
 def totals(columns: Mapping[str, Array]) -> dict[str, float]:
-    """The last value of each counter that was reported: counters grow evenly, and nothing else of them is shown."""
+    """The last value of each counter that was reported: counters grow evenly, so that nothing else is shown."""
     last = {}
     for name in sorted(columns.keys() & COUNTERS):
         values = columns[name][np.isfinite(columns[name])]

@@ -248,7 +248,7 @@ def _save(trained: TrainedModel, folder: Path) -> None:
     level = logger.level
     logger.setLevel(logging.ERROR)  # it warns that modules are pickled; the state beside the module is not
     try:
-        for module in loaded_by_path():  # whose code nobody else imports: it is stored with the model
+        for module in loaded_by_path():  # nobody else can import these modules: their code is stored with the model
             cloudpickle.register_pickle_by_value(module)
         pytorch.save_model(
             trained.module,

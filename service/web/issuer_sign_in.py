@@ -96,7 +96,7 @@ def _attempt(request: Request, state: str) -> str:
     """The page that this browser asked for when it began the attempt with this state.
 
     Raises:
-        Unauthorized: It began no such attempt, or too long ago.
+        Unauthorized: The browser began no such attempt, or too long ago.
     """
     text, _, signature = request.cookies.get(COOKIE, "").rpartition(".")
     signed = hmac.compare_digest(signature.encode(), context(request).tokens.signature(COOKIE, text).encode())

@@ -78,7 +78,7 @@ class OidcCodeFlow:
     Args:
         issuer: URL of the issuer.
         config: The client's settings.
-        person: What a person may do, from the ID token, the client's id and the nonce.
+        person: Returns what a person may do, from the ID token, the client's id and the nonce.
         clock: A monotonic clock in seconds.
 
     Attributes:
@@ -110,9 +110,9 @@ class OidcCodeFlow:
         """Address of the issuer's page on which a person signs in.
 
         Args:
-            state: What the issuer sends back with the person.
+            state: Text that the issuer sends back with the person.
             verifier: A secret of this sign-in; only its hash is sent.
-            nonce: What the ID token must repeat.
+            nonce: Text that the ID token must repeat.
 
         Raises:
             Unavailable: The issuer does not answer.

@@ -55,7 +55,7 @@ def fetch_json(url: str, form: Mapping[str, str] | None = None, auth: tuple[str,
 
     Args:
         url: The URL.
-        form: What to post; None gets.
+        form: The form to post; None sends a GET request.
         auth: Name and password of HTTP basic authentication.
 
     Raises:
@@ -102,7 +102,7 @@ def endpoint(issuer: str, document: Mapping[str, Any], name: str) -> str:
     """A URL that an issuer's description names.
 
     Raises:
-        ValueError: It names none.
+        ValueError: The description has no such URL.
         InvalidSpec: The URL is not safe.
     """
     url = document.get(name)

@@ -97,9 +97,9 @@ class CodeFlow(Protocol):
         """Address of the provider's page on which a person signs in.
 
         Args:
-            state: What the provider sends back with the person.
+            state: Text that the provider sends back with the person.
             verifier: A secret of this sign-in; only its hash is sent.
-            nonce: What the provider's answer must repeat.
+            nonce: Text that the provider's answer must repeat.
 
         Raises:
             Unavailable: The provider does not answer.
@@ -201,7 +201,7 @@ class Tokens:
         return _stored(stored)
 
     def current(self, earlier: Access) -> Access:
-        """What the token of an earlier access allows now; what an issuer granted holds until it expires.
+        """What the token of an earlier access allows now; an issuer's grant holds until it expires.
 
         Raises:
             Unauthorized: The token is unknown, expired or revoked.
