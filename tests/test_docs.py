@@ -106,11 +106,6 @@ def test_every_command_has_the_options_that_a_page_gives_it(page: str) -> None:
             command.make_context(" ".join(words), list(rest))
 
 
-def test_the_readme_has_commands_to_check() -> None:
-    found = commands((ROOT / "README.md").read_text(encoding="utf-8"))
-    assert {words[0] for words in found} >= {"init", "run", "frontier", "ui", "models", "serve", "submit", "theory"}
-
-
 LOCAL = ("init", "validate", "frontier", "compare", "methods", "tasks", "theory")
 
 

@@ -6,35 +6,21 @@ import re
 import pytest
 
 from driftline import errors
-from driftline.errors import (
-    Conflict,
-    DriftlineError,
-    Forbidden,
-    InvalidRequest,
-    InvalidSpec,
-    NotFound,
-    QuotaExceeded,
-    RateLimited,
-    StaleDriver,
-    Unauthorized,
-    Unavailable,
-    from_problem,
-    problem,
-)
+from driftline.errors import DriftlineError, InvalidSpec, from_problem, problem
 from tests.error_messages import messages
 
 TABLE = [
     (DriftlineError("x"), "error", 500, 1),
     (InvalidSpec("a.b", "x"), "invalid-spec", 422, 2),
-    (InvalidRequest("page_token", "x"), "invalid-request", 400, 2),
-    (Unauthorized("x"), "unauthorized", 401, 3),
-    (Forbidden("x"), "forbidden", 403, 3),
-    (QuotaExceeded("x"), "quota-exceeded", 403, 3),
-    (NotFound("x"), "not-found", 404, 4),
-    (Conflict("x"), "conflict", 409, 5),
-    (StaleDriver("x"), "stale-driver", 409, 5),
-    (Unavailable("x"), "unavailable", 503, 6),
-    (RateLimited("x", retry_after=2), "rate-limited", 429, 6),
+    (errors.InvalidRequest("page_token", "x"), "invalid-request", 400, 2),
+    (errors.Unauthorized("x"), "unauthorized", 401, 3),
+    (errors.Forbidden("x"), "forbidden", 403, 3),
+    (errors.QuotaExceeded("x"), "quota-exceeded", 403, 3),
+    (errors.NotFound("x"), "not-found", 404, 4),
+    (errors.Conflict("x"), "conflict", 409, 5),
+    (errors.StaleDriver("x"), "stale-driver", 409, 5),
+    (errors.Unavailable("x"), "unavailable", 503, 6),
+    (errors.RateLimited("x", retry_after=2), "rate-limited", 429, 6),
 ]
 
 
@@ -94,11 +80,11 @@ def test_errors_in_another_shape_are_left_out(listed):
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (401, Unauthorized),
-        (404, NotFound),
-        (409, Conflict),
+        (401, errors.Unauthorized),
+        (404, errors.NotFound),
+        (409, errors.Conflict),
         (422, InvalidSpec),
-        (502, Unavailable),
+        (502, errors.Unavailable),
         (500, DriftlineError),
     ],
 )
@@ -111,8 +97,8 @@ def test_foreign_answers_fall_back_on_the_status(status, kind):
 
 def test_they_are_what_python_users_catch():
     assert isinstance(InvalidSpec("", "x"), ValueError)
-    assert isinstance(NotFound("x"), LookupError)
-    assert str(NotFound("no study 'abc'")) == "no study 'abc'"
+    assert isinstance(errors.NotFound("x"), LookupError)
+    assert str(errors.NotFound("no study 'abc'")) == "no study 'abc'"
 
 
 def test_a_class_of_another_module_takes_no_place_of_ours():

@@ -16,7 +16,8 @@ import driftline
 
 ROOT = Path(__file__).parents[1]
 OWN = ("driftline", "service", "trainers", "search_spaces")
-HEAVY = ("torch", "scipy", "ray", "optuna", "mlflow", "sqlalchemy", "fastapi", "matplotlib", "pandas")
+HEAVY = ("torch", "scipy", "ray", "optuna", "mlflow", "sqlalchemy", "fastapi", "matplotlib", "pandas", "uvicorn")
+HEAVY += ("kubernetes", "service")
 
 
 @pytest.mark.parametrize("name", ["driftline", "service", "trainers", "search_spaces"])
@@ -34,38 +35,24 @@ def test_unknown_name_says_what_there_is() -> None:
         driftline.Clint  # noqa: B018
 
 
+TEXT = "{name: a, task: digits, methods: [fedavg], budget: {trials_per_method: 8, rounds: 9}}\n"
+
+
 @pytest.mark.parametrize(
-    "module",
+    ("code", "allowed"),
     [
-        "driftline",
-        "service.cli.main",
-        "driftline.study.spec, driftline.wire.driver_messages",
-        "trainers.trial.document",
+        (f"from driftline import Client, Study; Study.from_yaml({TEXT!r})", set()),
+        ("import driftline.wire.driver_messages", set()),
+        ("import service.cli.main", {"service"}),
+        ("import trainers.trial.document", {"torch"}),
+        ("import service.server.compose", {"service", "sqlalchemy", "fastapi", "uvicorn"}),
     ],
 )
-def test_imports_stay_light(module: str) -> None:
-    """What --help and typing mistakes wait for; trainers.trial.document is allowed nothing heavy but torch."""
-    code = f"import sys, {module}; print(' '.join(name for name in {HEAVY} if name in sys.modules))"
+def test_imports_stay_light(code: str, allowed: set[str]) -> None:
+    """What --help and typing mistakes wait for, and what every replica of API and scheduler keeps in memory."""
+    code = f"{code}\nimport sys; print(' '.join(name for name in {HEAVY} if name in sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    allowed = {"torch"} if module == "trainers.trial.document" else set()
     assert set(done.stdout.split()) <= allowed
-
-
-def test_the_service_starts_with_nothing_heavy() -> None:
-    """Every replica of API and scheduler keeps in memory what this loads: torch alone would take 130 MiB."""
-    heavy = set(HEAVY) - {"sqlalchemy", "fastapi"}
-    code = f"import sys, service.server.compose; print([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.strip() == "[]"
-
-
-def test_the_front_door_loads_no_server_code() -> None:
-    heavy = (*HEAVY, "uvicorn", "kubernetes", "service")
-    text = "{name: a, task: digits, methods: [fedavg], budget: {trials_per_method: 8, rounds: 9}}\n"
-    read = f"from driftline import Client, Study; Study.from_yaml({text!r})"
-    code = f"import sys\n{read}\nprint([name for name in {heavy} if name in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert done.stdout.strip() == "[]"
 
 
 @pytest.mark.parametrize("name", ["service", "trainers", "search_spaces"])

@@ -23,19 +23,9 @@ from tests.waiting import until
 def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """The document of a trial of four rounds, which ends at a rung after the third."""
     (tmp_path / "checkpoints").mkdir()
-    document = {
-        "hyperparameters": {"client_lr": 0.5, "algorithm": "avg"},
-        "seed": 3,
-        "label": "fedavg",
-        "rounds": 4,
-        "first": 0,
-        "last": 3,
-        "resume": None,
-        "reports": str(tmp_path / "reports"),
-        "control": str(tmp_path / "control"),
-        "checkpoints": str(tmp_path / "checkpoints"),
-        "gpus": 1,
-    }
+    document: dict[str, Any] = {"hyperparameters": {"client_lr": 0.5, "algorithm": "avg"}}
+    document |= {"seed": 3, "label": "fedavg", "rounds": 4, "first": 0, "last": 3, "resume": None, "gpus": 1}
+    document |= {name: str(tmp_path / name) for name in ("reports", "control", "checkpoints")}
     (tmp_path / "trial.json").write_text(json.dumps(document))
     (tmp_path / "control").write_text(json.dumps({"until": 3, "checkpoint": 0}))
     monkeypatch.setenv("DRIFTLINE_TRIAL", str(tmp_path / "trial.json"))

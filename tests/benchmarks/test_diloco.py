@@ -15,7 +15,7 @@ from benchmarks.diloco.__main__ import ESTIMATES
 from benchmarks.diloco.cells import PARAMETERS, STUDY, TOKENS, Cell, cells
 from benchmarks.diloco.finished import Finished, Piece, digest, finished, keep, pieces
 from benchmarks.diloco.outcomes import Outcomes, Setting, slope
-from benchmarks.diloco.page import NOT_RUN, minutes, page, planned
+from benchmarks.diloco.page import minutes, page, planned
 from benchmarks.diloco.statements import SAME, STATEMENTS, Claim, Statement, decide, judge
 from driftline.results.curves import TrialCurve
 from driftline.results.recorded_table import recorded_trial
@@ -124,10 +124,6 @@ def test_each_statement_is_decided_in_worlds_of_all_three_kinds(statement: State
     found = {kind: decide(statement, world.outcomes(settings), plan()[1]) for kind, world in worlds.items()}
     assert {kind: decision.verdict for kind, decision in found.items()} == {kind: kind for kind in worlds}
     assert all(decision.seeds == 6 and decision.claims for decision in found.values())
-
-
-def test_the_kinds_are_of_all_statements() -> None:
-    assert list(KINDS) == [statement.name for statement in STATEMENTS]
 
 
 def test_a_statement_needs_all_its_runs() -> None:
@@ -276,14 +272,3 @@ def test_the_page_is_what_its_command_makes_of_the_kept_pieces(tmp_path: Path) -
     )
     times = minutes(found, there, json.loads(ESTIMATES.read_text()), processes=2)
     assert PAGE.read_text(encoding="utf-8") == page(found, outcomes, times)
-
-
-def test_a_page_without_outcomes_says_what_to_run() -> None:
-    found, settings = plan()
-    text = page(found, Outcomes({}), "no times")
-    assert "{{" not in text
-    for statement in STATEMENTS:
-        assert f"| {statement.name}: {statement.text} ({statement.source}) | {NOT_RUN} | `--only " in text
-    assert "| `--only sizes-36-m1- batches-36-m1-` |" in text  # S1
-    measured = page(found, HOLDS.outcomes(settings), "no times")
-    assert NOT_RUN not in measured.split("## How it is made")[0].split("## Statements")[1]

@@ -16,14 +16,6 @@ def confirmed(trials: list[TrialCurve]) -> dict[tuple[str, int], set[int]]:
     return found
 
 
-def test_a_single_look_is_the_study_itself() -> None:
-    replay = Replay(table(), ["fedavg", "fedavg"], BUDGET)
-    (once,) = extended(replay, 3, [12])
-    whole = replay.trials(3)
-    assert {_facts(trial) for trial in once} == {_facts(trial) for trial in whole}
-    assert len(once) == len(whole)
-
-
 def test_what_was_confirmed_stays_and_all_searches_confirm_as_many() -> None:
     replay = Replay(table(), ["fedavg", "fedavg"], BUDGET)
     grown = 0
@@ -40,7 +32,3 @@ def test_what_was_confirmed_stays_and_all_searches_confirm_as_many() -> None:
         assert len(set(numbers)) == len(numbers)
         assert sum(trial.phase == "search" for trial in early) * 2 == sum(trial.phase == "search" for trial in late)
     assert grown, "no study chose anything new"
-
-
-def _facts(trial: TrialCurve) -> tuple[str, str, int, int, int, str]:
-    return trial.label, trial.phase, trial.search, trial.seed, trial.configuration, str(trial.hyperparameters)

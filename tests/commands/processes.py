@@ -31,9 +31,6 @@ SMALL = {
 Two trials run when this happens, and two have not begun.
 """
 
-LARGER = {**SMALL, "budget": {"trials_per_method": 6, "rounds": 3000, "seeds": 0}}
-"""For tests that need the study to run while something else starts or takes over."""
-
 
 class Processes:
     """Parts of a service as processes over one home."""
@@ -88,12 +85,15 @@ class Begun(NamedTuple):
     study: str
 
 
-def running(home: Path, word: str) -> list[int]:
-    """Processes of the service with this home, drivers' and Ray's included, whose command line has this in it."""
+def running(home: Path, word: str, variable: str = "DRIFTLINE_HOME") -> list[int]:
+    """Processes of the service with this home, drivers' and Ray's included, whose command line has this in it.
+
+    Another variable than this one may have the home as its value.
+    """
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            ours = f"DRIFTLINE_HOME={home}".encode() in (entry / "environ").read_bytes().split(b"\0")
+            ours = f"{variable}={home}".encode() in (entry / "environ").read_bytes().split(b"\0")
             if ours and word.encode() in (entry / "cmdline").read_bytes():
                 found.append(int(entry.name))
     return found

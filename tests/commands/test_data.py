@@ -163,10 +163,7 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     for arguments, message in (
         (["data", "describe", "people.csv", "--targets", "lable"], 'task.targets: no array "lable" in people.csv: did'),
         (["data", "describe", "none.csv"], 'task.path: no file or folder "none.csv"'),
-        (
-            ["data", "describe", "ragged.csv"],
-            "task.path: ragged.csv: CSV parse error: Row #3: Expected 2 columns, got 1",
-        ),
+        (["data", "describe", "ragged.csv"], "task.path: ragged.csv: CSV parse error: Row #3: Expected 2 columns"),
         (["data", "describe", "people.csv", "--plot", "own.txt"], "must end in .png, .svg or .pdf, got own.txt"),
         (["init", "study.yaml", "--data", "ragged.csv"], "task.path: ragged.csv: CSV parse error"),
     ):

@@ -14,7 +14,7 @@ import struct
 import tarfile
 import threading
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -177,9 +177,9 @@ def test_without_a_network_it_says_what_to_put_where(tmp_path: Path, monkeypatch
     fetch(data, tmp_path, None, lambda _: None)
 
 
-@pytest.mark.parametrize(("mirror_", "error"), [("ftp://a/b", InvalidSpec), ("file:///etc", InvalidSpec)])
-def test_other_addresses_are_refused(mirror_: str, error: type[Exception], tmp_path: Path) -> None:
-    with pytest.raises(error, match="must be an address that begins with http"):
+@pytest.mark.parametrize("mirror_", ["ftp://a/b", "file:///etc"])
+def test_other_addresses_are_refused(mirror_: str, tmp_path: Path) -> None:
+    with pytest.raises(InvalidSpec, match="must be an address that begins with http"):
         fetch(public("a.bin"), tmp_path, mirror_, lambda _: None)
 
 
@@ -200,13 +200,8 @@ def test_an_archive_is_unpacked_beside_itself_and_trains(tmp_path: Path, mirror:
     data, said = public("c.tar.gz"), list[str]()
     folder = tmp_path / "deep" / "cifar"
     fetch(data, folder, mirror, said.append)
-    assert sorted(file.name for file in folder.iterdir()) == [
-        ".unpacked.json",
-        "c.tar.gz",
-        "data_batch_1",
-        "outside",
-        "test_batch",
-    ]
+    unpacked = {"data_batch_1", "outside", "test_batch"}
+    assert {file.name for file in folder.iterdir()} == {".unpacked.json", "c.tar.gz", *unpacked}
     assert not (tmp_path / "outside").exists()
     fetch(data, folder, mirror, said.append)
     assert said[-1] == "c.tar.gz is unpacked"
@@ -240,12 +235,6 @@ def test_the_command_prints_a_task_that_is_valid(tmp_path: Path, mirror: str, mo
         CliRunner().invoke(app, ["data", "fetch", "tini"], catch_exceptions=False)
 
 
-CHECKSUMS: dict[str, Callable[[str], bool]] = {
-    "md5": lambda digest: len(digest) == 32,
-    "sha256": lambda digest: len(digest) == 64,
-}
-
-
 @pytest.mark.parametrize("name", public_data.PUBLIC)
 def test_every_public_set_is_complete(name: str) -> None:
     data = public_data.PUBLIC[name]
@@ -253,7 +242,7 @@ def test_every_public_set_is_complete(name: str) -> None:
     assert data.files
     for file in data.files:
         algorithm, _, digest = file.checksum.partition(":")
-        assert CHECKSUMS[algorithm](digest)
+        assert len(digest) == {"md5": 32, "sha256": 64}[algorithm]
         assert int(digest, 16)
         assert os.path.basename(file.name) == file.name
     keys = {"name": "data", "path": "nowhere", **data.task}

@@ -3,7 +3,6 @@
 import ctypes
 import fcntl
 import os
-import re
 import signal
 import stat
 from collections.abc import Callable, Iterator
@@ -23,12 +22,9 @@ from service.settings import read_service
 from service.sqlite_address import sqlite_file
 from service.store import database
 from tests.clients import EveryClient
-from tests.commands.processes import LARGER, SMALL, Processes
+from tests.commands.processes import Processes
 from tests.ports import free_port
-from tests.service.conftest import Postgresql, postgresql
 from tests.waiting import until
-
-__all__ = ["postgresql"]  # a fixture
 
 
 @pytest.fixture
@@ -147,11 +143,8 @@ def test_a_database_is_migrated_as_often_as_one_likes(tmp_path: Path, capsys: py
         serve.migrate(f"sqlite:///{file}")
         said.append(capsys.readouterr().err)
     head = database.migrate(file)[1]
-    assert [text.split(", ")[1] for text in said] == [
-        f"{head} (it was empty).\n",
-        f"{head} (nothing to do).\n",
-        f"{head} (it was at 0007).\n",
-    ]
+    ends = ("it was empty", "nothing to do", "it was at 0007")
+    assert [text.split(", ")[1] for text in said] == [f"{head} ({end}).\n" for end in ends]
     with database.Database(file, upgraded=False).write() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(Conflict, match="use a newer Driftline"):
@@ -232,48 +225,3 @@ def test_settings() -> None:
     server = read_service({"DRIFTLINE_MLFLOW_URL": "http://mlflow:5000", "DRIFTLINE_API_URL": "http://api:8080/"})
     assert (server.mlflow_url, server.mlflow_artifacts) == ("http://mlflow:5000", None)
     assert server.api_url == "http://api:8080"
-
-
-@pytest.mark.slow
-@pytest.mark.ray
-@pytest.mark.timeout(780)
-def test_replicas_over_postgresql_finish_a_study_although_the_acting_scheduler_is_killed(
-    tmp_path: Path, postgresql: Postgresql
-) -> None:
-    ports = [free_port() for _ in range(4)]
-    processes = Processes(
-        tmp_path / "home",
-        DRIFTLINE_DATABASE_URL=postgresql.fresh(),
-        DRIFTLINE_API_URL=f"http://127.0.0.1:{ports[0]}",
-        DRIFTLINE_SECRET="shared",
-        DRIFTLINE_ADMIN_TOKEN="admin",
-        RAY_AUTH_MODE="disabled",
-    )
-    try:
-        for port, part in zip(ports, ("api", "api", "scheduler", "scheduler"), strict=True):
-            processes.start("--only", part, "--port", str(port))
-        for port in ports:
-            until(lambda port=port: processes.ready(port), 120)
-        clients = [EveryClient(f"http://127.0.0.1:{port}", "admin", patience_s=30) for port in ports[:2]]
-        study = clients[0].create(LARGER).id
-        until(lambda: any(trial.rounds_done for trial in clients[1].trials(study)), 200)
-        acting = [number for number in (2, 3) if "driver of study" in processes.said(number)]
-        assert len(acting) == 1  # the other one stands by
-        processes.started[acting[0]].kill()
-        done = sum(trial.rounds_done for trial in clients[1].trials(study))
-        until(lambda: sum(trial.rounds_done for trial in clients[1].trials(study)) > done, 100)
-        until(lambda: clients[1].study(study).finished, 400)
-        record = clients[0].study(study)
-        assert record.state == "SUCCEEDED", record.reason
-        trials = clients[1].trials(study)
-        assert [trial.state for trial in trials] == ["COMPLETE"] * 6
-        curves = clients[0].curves(study)
-        assert all(curve["round"] == list(range(3001)) for curve in curves.values())
-        said = "".join(processes.said(number) for number in range(4))
-        assert len(re.findall(r"driver of study \S+, attempt", said)) == 1  # it was recognised, not doubled
-        second = clients[1].create({**SMALL, "budget": {"trials_per_method": 2, "rounds": 20, "seeds": 0}}).id
-        until(lambda: clients[0].study(second).state == "SUCCEEDED", 200)  # the one that stood by acts
-        for client in clients:
-            client.close()
-    finally:
-        processes.end()

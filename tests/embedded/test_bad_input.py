@@ -1,7 +1,5 @@
 """Bad input: one line that says what must hold, what came and what to do; exit code 2; nothing started or written."""
 
-import copy
-import json
 import os
 import re
 import subprocess
@@ -16,49 +14,21 @@ from typer.testing import CliRunner
 import driftline
 from driftline.errors import DriftlineError
 from service.cli.main import app
+from tests.driver.store_client import quadratic
+from tests.study.documents import changed
 from trainers.trial import document as documents
 
-GOOD: dict[str, Any] = {
-    "name": "small",
-    "task": {
-        "name": "quadratic",
-        "hessians": [[[2.0, 0.0], [0.0, 1.0]], [[1.0, 0.0], [0.0, 3.0]]],
-        "centers": [[1.0, 0.0], [0.0, 1.0]],
-    },
-    "methods": [
-        {
-            "label": "fedavg",
-            "name": "fedavg",
-            "space": {
-                "client_lr": 0.05,
-                "server_lr": {"float": [0.01, 0.1], "log": True},
-                "local_steps": {"choice": [1, 5]},
-            },
-            "server": {"name": "sgd", "space": {"momentum": {"choice": [0.0, 0.9]}}},
-        }
-    ],
-    "objective": {"quality": "loss", "cost": "rounds"},
-    "budget": {"trials_per_method": 2, "rounds": 5, "seeds": 0},
-}
-
-
-def change(path: str, value: Any) -> dict[str, Any]:
-    """The good study with one key changed; path parts are keys or list positions."""
-    study = copy.deepcopy(GOOD)
-    here: Any = study
-    *parts, last = [int(part) if part.isdigit() else part for part in path.split(".")]
-    for part in parts:
-        here = here[part]
-    here[last] = value
-    return study
-
+GOOD = quadratic().to_json()
 
 BAD = [  # tests/study has all messages
-    ("unknown key", change("methodz", []), ["methodz", "methods"]),
-    ("wrong type", change("budget.rounds", "many"), ["budget.rounds", "many"]),
-    ("metric of another task", change("objective.quality", "test_accuracy"), ["objective.quality", "test_accuracy"]),
-    ("more GPUs than there are", change("resources", {"gpu": 64}), ["resources.gpu", "64 GPU"]),
-    ("more cores than there are", change("resources", {"cpus": 4096}), ["resources.cpus", "4096 CPU"]),
+    ("unknown key", changed(GOOD, "methodz", []), ["methodz", "methods"]),
+    (
+        "metric of another task",
+        changed(GOOD, "objective.quality", "test_accuracy"),
+        ["objective.quality", "test_accuracy"],
+    ),
+    ("more GPUs than there are", changed(GOOD, "resources", {"gpu": 64}), ["resources.gpu", "64 GPU"]),
+    ("more cores than there are", changed(GOOD, "resources", {"cpus": 4096}), ["resources.cpus", "4096 CPU"]),
 ]
 
 
@@ -92,7 +62,7 @@ def test_one_line_and_exit_code_2(study: dict[str, Any], words: list[str], tmp_p
 def test_missing_data_names_the_variable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DATA_DIR", str(tmp_path))
     documents._cached_task.cache_clear()  # another test of this process may have found the data
-    study = change("task", {"name": "mnist_by_writer"})
+    study = changed(GOOD, "task", {"name": "mnist_by_writer"})
     study["objective"] = {"quality": "test_loss"}
     file = written(tmp_path, study)
     code, line = run("validate", file)
@@ -110,7 +80,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 def test_the_process_itself(tmp_path: Path) -> None:
     """Once through the real command: exit code, one line on stderr for each error, nothing on stdout."""
-    file = written(tmp_path, change("methods.0.space", {"local_steps": 0, "client_lrr": 1}))
+    file = written(tmp_path, changed(GOOD, "methods[0].space", {"local_steps": 0, "client_lrr": 1}))
     done = subprocess.run(
         [sys.executable, "-m", "service.cli", "run", file, "--out", str(tmp_path / "out")],
         capture_output=True,
@@ -196,16 +166,3 @@ def test_help_has_every_command_under_a_heading() -> None:
     ]
     for command in ("validate", "run", "resume", "frontier", "compare", "methods", "tasks", "ui"):
         assert re.search(rf"^\W+{command} ", text, re.MULTILINE)
-
-
-def test_validate_prints_the_plan(tmp_path: Path) -> None:
-    file = written(tmp_path, GOOD)
-    code, text = run("validate", file, "--no-estimate")
-    assert code == 0
-    assert "2 search trials, 5 rounds a trial" in text
-
-
-def test_good_study_is_json_too(tmp_path: Path) -> None:
-    file = tmp_path / "study.json"
-    file.write_text(json.dumps(GOOD))
-    assert run("validate", str(file), "--no-estimate")[0] == 0

@@ -1,8 +1,6 @@
 """A study in this process that is given more: a larger budget, failed trials once more; its drivers need no Ray."""
 
-import contextlib
 import csv
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +15,7 @@ from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.local_studies import EmbeddedJob
 from tests import mlflow_warnings
 from tests.commands.conftest import STUDY, Drivers
+from tests.embedded.stored import in_mlflow, shown
 from tests.waiting import until
 
 pytestmark = [pytest.mark.slow, *mlflow_warnings.IGNORED]  # MLflow's database alone takes ten seconds to be made
@@ -38,18 +37,10 @@ def rows(folder: Path) -> dict[str, dict[str, str]]:
         return {row["trial"]: row for row in csv.DictReader(file)}
 
 
-def shown(folder: Path) -> int:
-    """Runs of trials and labels that MLflow has."""
-    with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as mlflow:
-        (runs,) = mlflow.execute("select count(*) from runs where lifecycle_stage = 'active'").fetchone()
-    return int(runs)
-
-
 def budgets(folder: Path) -> list[str]:
     """The numbers of trials a method that MLflow shows for the study."""
     shown = "select value from params natural join runs where key = 'trials_per_method' and lifecycle_stage = 'active'"
-    with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as mlflow:
-        return [str(value) for (value,) in mlflow.execute(shown)]
+    return in_mlflow(folder, shown)
 
 
 def attempts(job: Job) -> dict[str, int]:
@@ -113,8 +104,7 @@ def test_a_paused_study_of_a_folder_resumes(without_ray: Drivers, tmp_path: Path
 def ends(folder: Path) -> list[str]:
     """How the runs of trials ended, as MLflow shows it."""
     query = "select status from runs join tags using (run_uuid) where key = 'driftline.phase'"
-    with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as mlflow:
-        return [str(status) for (status,) in mlflow.execute(query)]
+    return in_mlflow(folder, query)
 
 
 def test_failed_trials_of_a_folder_run_again(without_ray: Drivers, tmp_path: Path) -> None:

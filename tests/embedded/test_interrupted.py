@@ -19,19 +19,11 @@ from tests.waiting import until
 
 pytestmark = [pytest.mark.ray, pytest.mark.slow, pytest.mark.timeout(780)]
 
+RATE = {"float": [0.02, 0.5], "log": True}
 STUDY: dict[str, Any] = {
     "name": "interrupted",
     "task": {"name": "digits", "clients": 10, "partition": {"dirichlet": 0.3}},
-    "methods": [
-        {
-            "name": "fedavg",
-            "space": {
-                "client_lr": {"float": [0.02, 0.5], "log": True},
-                "server_lr": 0.2,
-                "local_steps": {"choice": [1, 5]},
-            },
-        }
-    ],
+    "methods": [{"name": "fedavg", "space": {"client_lr": RATE, "server_lr": 0.2, "local_steps": {"choice": [1, 5]}}}],
     "batch_size": 10,
     "eval_every": 50,
     "sampler": "quasi_random",

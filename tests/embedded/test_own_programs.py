@@ -53,14 +53,9 @@ def test_a_program_in_shell_runs_from_its_copy_and_is_in_the_results(tmp_path: P
         driftline.log_models(out)
     (tmp_path / "descent.sh").write_text("exit 1")
     with pytest.raises(InvalidSpec, match=r"^program.files: descent.sh must be as it was when the study in .* began"):
-        EmbeddedRun(out, small_changed(tmp_path))
+        EmbeddedRun(out, Study.from_yaml(tmp_path / "study.yaml"))
     with pytest.raises(InvalidSpec, match=r"^program: runs on this computer alone, got a Ray cluster at auto"):
         EmbeddedRun(out, ray_address="auto")
-
-
-def small_changed(tmp_path: Path) -> Study:
-    """The same study, whose file has changed."""
-    return Study.from_yaml(tmp_path / "study.yaml")
 
 
 def test_validate_tries_a_program_twice_with_one_seed(tmp_path: Path) -> None:
@@ -222,19 +217,13 @@ def test_without_checkpoints_a_worker_tells_its_program_at_once_how_far_to_go(tm
         "folder": str(tmp_path),
         "reuse": True,
     }
+    asking = {"asking": "asynchronous"}
     document = {
         "name": "counted",
         "program": program,
         "methods": [{"label": "mine", "space": {"rate": {"float": [0.1, 0.9]}}}],
         "objective": {"quality": "loss", "cost": "rounds"},
-        "budget": {
-            "trials_per_method": 4,
-            "rounds": 9,
-            "rungs": "auto",
-            "asking": "asynchronous",
-            "seeds": 1,
-            "confirm": 1,
-        },
+        "budget": {"trials_per_method": 4, "rounds": 9, "rungs": "auto", "seeds": 1, "confirm": 1} | asking,
         "resources": {"gpu": 0},
     }
     with driftline.Client(out=tmp_path) as client:

@@ -6,7 +6,6 @@ import csv
 import json
 import logging
 import shutil
-import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,38 +17,24 @@ import yaml
 from typer.testing import CliRunner
 
 from driftline import AsyncClient, Client, Study, Time, compare, frontier
-from driftline.errors import Conflict, InvalidSpec
+from driftline.errors import InvalidSpec
 from service.cli.main import app
 from service.cli.run import resume_study
 from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.folder_results import stored_link
 from service.store.store import Store
 from tests import mlflow_warnings
+from tests.embedded.stored import in_mlflow, shown
 from tests.waiting import until
 
+RATE = {"float": [0.05, 0.5], "log": True}
+PROX = {"float": [0.01, 1.0], "log": True}
 STUDY: dict[str, Any] = {
     "name": "small",
     "task": {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}},
     "methods": [
-        {
-            "label": "fedavg",
-            "name": "fedavg",
-            "space": {
-                "client_lr": {"float": [0.05, 0.5], "log": True},
-                "server_lr": 0.2,
-                "local_steps": {"choice": [1, 5]},
-            },
-        },
-        {
-            "label": "fedprox",
-            "name": "fedprox",
-            "space": {
-                "client_lr": 0.1,
-                "server_lr": 0.2,
-                "local_steps": 5,
-                "prox": {"float": [0.01, 1.0], "log": True},
-            },
-        },
+        {"name": "fedavg", "space": {"client_lr": RATE, "server_lr": 0.2, "local_steps": {"choice": [1, 5]}}},
+        {"name": "fedprox", "space": {"client_lr": 0.1, "server_lr": 0.2, "local_steps": 5, "prox": PROX}},
     ],
     "batch_size": 10,
     "eval_every": 2,
@@ -100,18 +85,6 @@ def test_everything_is_there(out: Path) -> None:
     assert (out.parent / "picture.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_frontier_json_keeps_its_contract(out: Path) -> None:
-    data = json.loads((out / "frontier.json").read_text())
-    assert data["study"] == "small"
-    assert list(data["methods"]) == ["fedavg", "fedprox"]
-    for method in data["methods"].values():
-        assert method["ledger"]["trials"] == 4 + 2 * 3
-        assert method["ledger"]["rounds"] == 10 * 20
-        assert method["reported"]["seeds"] == [1, 2, 3]
-        assert {"cost", "configuration", "round", "quality", "low", "high"} == set(method["recommendations"][0])
-        assert {"cost", "quality", "low", "high"} == set(method["frontier"][0])
-
-
 def log_settings() -> tuple[int, bool, list[logging.Handler]]:
     """Where the messages of the package go."""
     logger = logging.getLogger("service")
@@ -141,9 +114,7 @@ def test_no_trial_is_left_over(out: Path) -> None:
 
 
 def test_mlflow_has_every_trial_and_label(out: Path) -> None:
-    with contextlib.closing(sqlite3.connect(out / "mlflow.db")) as mlflow:
-        (runs,) = mlflow.execute("select count(*) from runs where lifecycle_stage = 'active'").fetchone()
-    assert runs == 20 + 2 + 1
+    assert shown(out) == 20 + 2 + 1
 
 
 @pytest.mark.parametrize("opened", ["ui", "run"])
@@ -156,9 +127,8 @@ def test_a_moved_folder_shows_its_own_artifacts(out: Path, tmp_path: Path, opene
     else:
         with EmbeddedRun(moved) as run:
             run.finish()
-    with contextlib.closing(sqlite3.connect(moved / "mlflow.db")) as connection:
-        queries = ("SELECT artifact_uri FROM runs", "SELECT artifact_location FROM experiments WHERE name != 'Default'")
-        places = [Path(url2pathname(urlsplit(uri).path)) for query in queries for (uri,) in connection.execute(query)]
+    queries = ("SELECT artifact_uri FROM runs", "SELECT artifact_location FROM experiments WHERE name != 'Default'")
+    places = [Path(url2pathname(urlsplit(uri).path)) for query in queries for uri in in_mlflow(moved, query)]
     assert len(places) > 20
     assert {place.parts[: len(moved.parts) + 1] for place in places} == {(moved / "mlartifacts").parts}
     pictures = [place for place in places if (place / "frontier.png").is_file()]
@@ -177,12 +147,6 @@ def test_run_again_shows_what_is_finished(out: Path, tmp_path: Path) -> None:
     assert (out / "frontier.json").read_bytes() == before
 
 
-def test_another_study_is_refused(out: Path) -> None:
-    other = Study(**{**STUDY, "seed": 1})
-    with pytest.raises(InvalidSpec, match="this very study"):
-        EmbeddedRun(out, other)
-
-
 def test_a_folder_keeps_the_code_of_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "studies").mkdir()
     net, file = tmp_path / "studies" / "net.py", tmp_path / "studies" / "own.yaml"
@@ -199,11 +163,6 @@ def test_a_folder_keeps_the_code_of_a_module(tmp_path: Path, monkeypatch: pytest
     net.write_text(net.read_text() + "# changed\n")
     with pytest.raises(InvalidSpec, match=r"task\.model\.sha256 is .* there, not"):
         EmbeddedRun(tmp_path / "out", Study.from_yaml(file))
-
-
-def test_two_processes_do_not_share_a_folder(out: Path) -> None:
-    with EmbeddedRun(out), pytest.raises(Conflict, match="works in it"):
-        EmbeddedRun(out)
 
 
 def test_an_asynchronous_client_reads_and_writes_folders_too(out: Path) -> None:
@@ -263,9 +222,7 @@ def test_a_deleted_mlflow_database_is_written_again(out: Path, tmp_path: Path) -
         run.finish()
         assert run.shown()
         assert f"driftline ui {copy}" in run.summary()
-    with contextlib.closing(sqlite3.connect(copy / "mlflow.db")) as mlflow:
-        (runs,) = mlflow.execute("select count(*) from runs where lifecycle_stage = 'active'").fetchone()
-    assert runs == 20 + 2 + 1
+    assert shown(copy) == 20 + 2 + 1
 
 
 def test_resources_may_change_between_runs(out: Path) -> None:
@@ -296,12 +253,8 @@ def test_modelled_time_is_read_from_the_stored_counters(out: Path) -> None:
     """A round of fedprox: 50 examples of 2600 operations at 1 MFLOP/s, 10 ms, 5200 bytes at 1 Mbit/s."""
     a_round = 50 * 2600 / 1e6 + 0.01 + 8 * 5200 / 1e6
     timed = frontier(out, cost=Time("1Mbit,10ms", "1MFLOPS")).data
-    assert timed["definitions"]["parameters"]["time"] == {
-        "network": "1Mbit,10ms",
-        "compute": "1MFLOPS",
-        "stragglers": 0.0,
-        "flops_per_example": 4 * 65 * 10,
-    }
+    said = {"network": "1Mbit,10ms", "compute": "1MFLOPS", "stragglers": 0.0, "flops_per_example": 4 * 65 * 10}
+    assert timed["definitions"]["parameters"]["time"] == said
     settles = {
         row["configuration"]: row["settles"] for row in frontier(out).data["methods"]["fedprox"]["configurations"]
     }
@@ -320,11 +273,6 @@ def test_modelled_time_is_read_from_the_stored_counters(out: Path) -> None:
 
     with pytest.raises(InvalidSpec, match=r"^cost: time is modelled: give --network and --compute, or Time\("):
         frontier(out, cost="time")
-
-
-def test_examples_are_a_cost_at_reading(out: Path) -> None:
-    found = frontier(out, cost="examples").data["methods"]["fedprox"]
-    assert found["granted"]["cost"] == 10 * 20 * 8 * 5 * 10  # trials, rounds, clients, steps, batch
 
 
 @pytest.mark.parametrize(

@@ -17,31 +17,17 @@ def folder(place: Path, *rates: float) -> Path:
     store = Store(place / "driftline.db")
     study = quadratic()
     study_id = store.studies.create(study.to_json(), study.fingerprint()).id
-    store.trials.create(
-        study_id,
-        store.leases.acquire(study_id, "host/1").attempt,
-        [
-            NewTrial(
-                label="long",
-                phase="search",
-                number=number,
-                seed=0,
-                configuration=number,
-                hyperparameters={"client_lr": rate},
-            )
-            for number, rate in enumerate(rates)
-        ],
-    )
+    tried = [
+        NewTrial(label="long", phase="search", number=n, seed=0, configuration=n, hyperparameters={"client_lr": rate})
+        for n, rate in enumerate(rates)
+    ]
+    store.trials.create(study_id, store.leases.acquire(study_id, "host/1").attempt, tried)
     store.close()
     return place
 
 
 def test_the_first_trial_that_differs_is_printed(tmp_path: Path) -> None:
-    one, same, other = (
-        folder(tmp_path / "one", 0.1, 0.2),
-        folder(tmp_path / "b", 0.1, 0.2),
-        folder(tmp_path / "c", 0.1, 0.3),
-    )
+    one, same, other = (folder(tmp_path / name, 0.1, last) for name, last in (("a", 0.2), ("b", 0.2), ("c", 0.3)))
 
     def run(*words: str) -> str:
         done = CliRunner().invoke(app, ["compare", *words])

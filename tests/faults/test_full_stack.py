@@ -27,6 +27,7 @@ from service.recorder.tracking import KEY, connect
 from service.server.home import ADMIN_TOKEN
 from service.store.store import Store
 from tests.clients import EveryClient
+from tests.commands.processes import running
 from tests.conftest import TESTS
 from tests.driver.store_client import quadratic
 from tests.ports import free_port
@@ -175,14 +176,14 @@ class Stack:
                 return
             pid = self._database.get_pid()
             os.kill(pid, signal.SIGKILL)
-            until(lambda: not exists(pid))
+            until(lambda: not Path(f"/proc/{pid}").exists())
             until(self._database_starts)
         elif part == "driver":
-            until(lambda: killed(self._driver(study_id)), 180)
+            until(lambda: killed(running(self.home, f"--study={study_id}")), 180)
         elif part == "worker":
-            until(lambda: killed(self._workers()), 180)
+            until(lambda: killed(running(self.home, "ray::Worker")), 180)
         elif part == "program":
-            until(lambda: killed(self._ours(b"driftline", f"STACK={self.home}")), 180)
+            until(lambda: killed(running(self.home, "driftline", "STACK")), 180)
         else:
             os.killpg(self._running[part].pid, signal.SIGKILL)
             self._running[part].wait()
@@ -208,7 +209,7 @@ class Stack:
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        while left := self._ours(b""):  # one that is about to die may just have started another
+        while left := running(self.home, ""):  # one that is about to die may just have started another
             for pid in left:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
@@ -225,22 +226,6 @@ class Stack:
         except Exception:  # it sees that its last run was not ended
             return False
         return True
-
-    def _workers(self) -> list[int]:
-        return self._ours(b"ray::Worker")
-
-    def _driver(self, study_id: str) -> list[int]:
-        return self._ours(f"--study={study_id}".encode())
-
-    def _ours(self, command: bytes, mark: str = "") -> list[int]:
-        """Processes of this stack whose command line holds this, or with another mark than the stack's."""
-        found = []
-        marked = (mark or f"DRIFTLINE_HOME={self.home}").encode()
-        for entry in Path("/proc").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                if command in (entry / "cmdline").read_bytes() and marked in (entry / "environ").read_bytes():
-                    found.append(int(entry.name))
-        return found
 
 
 @pytest.fixture(params=["sqlite", "postgresql"] if MINUTES else ["postgresql"])
@@ -277,7 +262,7 @@ def test_processes_are_killed_under_one_study(stack: Stack, own: bool) -> None:
                 advance(client, study_id)
                 for part in parts:
                     if part in ("worker", "program"):  # a trial that loses a third one before a checkpoint is given up
-                        until(lambda: all(trial.deaths < 2 for trial in running(client, study_id)), 300)
+                        until(lambda: all(trial.deaths < 2 for trial in at_work(client, study_id)), 300)
                     if part == "driver":  # a study that loses a third one before a trial or a checkpoint fails
                         until(lambda: stack.drivers_lost() < 2, 300)
                     stack.kill(part, study_id)
@@ -320,7 +305,7 @@ def advance(client: EveryClient, study_id: str) -> None:
     until(lambda: rounds() > before, 180)
 
 
-def running(client: EveryClient, study_id: str) -> list[TrialRecord]:
+def at_work(client: EveryClient, study_id: str) -> list[TrialRecord]:
     """Trials that a worker trains now, or that wait for one after a death."""
     return [trial for trial in client.trials(study_id) if trial.state in ("RUNNING", "WAITING")]
 
@@ -368,14 +353,5 @@ def killed(pids: list[int]) -> bool:
     try:
         os.kill(pids[0], signal.SIGKILL)
     except (IndexError, ProcessLookupError):
-        return False
-    return True
-
-
-def exists(pid: int) -> bool:
-    """Whether there is a process of this number, a dead one that nobody has taken note of included."""
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
         return False
     return True

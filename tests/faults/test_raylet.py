@@ -2,26 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 from pathlib import Path
 
 import pytest
 
-from tests.commands.processes import begun
+from tests.commands.processes import begun, running
 from tests.waiting import until
-
-
-def raylets(home: Path) -> list[int]:
-    """Raylets of drivers of the service with this home."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            ours = f"DRIFTLINE_HOME={home}".encode() in (entry / "environ").read_bytes()
-            if ours and (entry / "cmdline").read_bytes().partition(b"\0")[0].endswith(b"/raylet"):
-                found.append(int(entry.name))
-    return found
 
 
 @pytest.mark.slow
@@ -29,7 +17,7 @@ def raylets(home: Path) -> list[int]:
 @pytest.mark.timeout(1200)
 def test_a_study_survives_the_death_of_rays_daemon(tmp_path: Path) -> None:
     with begun(tmp_path / "home") as (processes, _, client, study):
-        (raylet,) = raylets(processes.home)
+        (raylet,) = running(processes.home, "/raylet/raylet")
         os.kill(raylet, signal.SIGKILL)
         until(lambda: client.study(study).finished, 600)
         record = client.study(study)
@@ -39,4 +27,4 @@ def test_a_study_survives_the_death_of_rays_daemon(tmp_path: Path) -> None:
         assert max(trial.attempt for trial in trials) >= 2  # on a busy machine Ray may not start the first time
         curves = client.curves(study)
         assert all(curve["round"] == list(range(3001)) for curve in curves.values())
-        until(lambda: len(raylets(processes.home)) == 0, 60)  # nothing of either Ray is left
+        until(lambda: len(running(processes.home, "/raylet/raylet")) == 0, 60)  # nothing of either Ray is left

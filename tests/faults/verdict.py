@@ -30,13 +30,7 @@ def facts(folder: Path, database: Path, mlflow: str) -> Facts:
         "state": study.state,
         "reason": study.reason,
         "trials": {
-            _short(trial.id): {
-                "state": trial.state,
-                "hyperparameters": trial.hyperparameters,
-                "seed": trial.seed,
-                "values": None if trial.values is None else trial.values.model_dump(),
-                "rounds_done": trial.rounds_done,
-            }
+            _short(trial.id): trial.model_dump(include={"state", "hyperparameters", "seed", "values", "rounds_done"})
             for trial in trials
         },
         "attempts": sum(trial.attempt for trial in trials),

@@ -87,17 +87,8 @@ class Builder:
         for path in UNUSED:
             shutil.rmtree(root / "rootfs" / path, ignore_errors=True)
             (root / "rootfs" / path).mkdir()
-        run(
-            "tar",
-            "-C",
-            str(root / "rootfs"),
-            "-cf",
-            str(root / "rootfs.tar"),
-            "--exclude=./proc/*",
-            "--exclude=./sys/*",
-            "--exclude=./dev/*",
-            ".",
-        )
+        empty = [f"--exclude=./{name}/*" for name in ("proc", "sys", "dev")]
+        run("tar", "-C", str(root / "rootfs"), "-cf", str(root / "rootfs.tar"), *empty, ".")
         shutil.rmtree(root / "rootfs")
         self.bud(BASE, HERE / "base.Dockerfile", root)
         shutil.rmtree(root)
@@ -114,19 +105,8 @@ class Builder:
                 shutil.copy(source, target)
         wheels = self.context / "build" / "wheelhouse"
         what = [".[cluster,data]", "torch", "setuptools"]
-        run(
-            sys.executable,
-            "-m",
-            "pip",
-            "wheel",
-            "-q",
-            "-c",
-            "constraints.txt",
-            "-w",
-            str(wheels),
-            *what,
-            cwd=self.context,
-        )
+        pip = [sys.executable, "-m", "pip", "wheel", "-q", "-c", "constraints.txt", "-w", str(wheels)]
+        run(*pip, *what, cwd=self.context)
         for own in wheels.glob("driftline-*"):
             own.unlink()  # built inside, from the source
         say(f"{len(list(wheels.iterdir()))} wheels are there")

@@ -97,6 +97,7 @@ class StandingNode:
         ready = code is None
         ended = {"exitCode": code, "reason": "Completed" if code == 0 else "Error"}
         state = {"running": {"startedAt": now()}} if ready else {"terminated": ended}
+        running = {"imageID": "", "restartCount": 0, "ready": ready, "started": ready, "state": state}
         phase = "Running" if ready else "Succeeded" if code == 0 else "Failed"
         kinds = ("Initialized", "PodScheduled", "ContainersReady", "Ready")
         status = {
@@ -105,16 +106,7 @@ class StandingNode:
             "startTime": now(),
             "conditions": [{"type": kind, "status": "True", "lastTransitionTime": now()} for kind in kinds],
             "containerStatuses": [
-                {
-                    "name": item["name"],
-                    "image": item["image"],
-                    "imageID": "",
-                    "restartCount": 0,
-                    "ready": ready,
-                    "started": ready,
-                    "state": state,
-                }
-                for item in pod["spec"]["containers"]
+                {"name": item["name"], "image": item["image"], **running} for item in pod["spec"]["containers"]
             ],
         }
         content = "application/merge-patch+json"

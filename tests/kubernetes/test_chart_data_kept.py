@@ -105,15 +105,8 @@ def cluster():
 
 
 def end(cluster, **more):
-    environment = {
-        "KUBERNETES_API": cluster["url"],
-        "NAMESPACE": "home",
-        "STUDIES_NAMESPACES": "away",
-        "SCHEDULERS": "a=b",
-        "RAYJOBS": "c=d",
-        "TEST_POD": "r-test",
-        **more,
-    }
+    environment = {"KUBERNETES_API": cluster["url"], "NAMESPACE": "home", "STUDIES_NAMESPACES": "away"}
+    environment |= {"SCHEDULERS": "a=b", "RAYJOBS": "c=d", "TEST_POD": "r-test", **more}
     return subprocess.run([sys.executable, SCRIPT], env=environment, capture_output=True, text=True, check=False)
 
 

@@ -101,14 +101,12 @@ def test_install_upgrade_rollback_uninstall(plane, cluster_helm, kubectl, databa
     before = kubectl("get", KINDS, *where, "-o", "name")
     own = kubectl("create", "secret", "generic", "database", f"--from-literal=url={database_url}", *where)
     assert "created" in own
+    no_files = {"persistence": {"enabled": False}}
     settings = values(
         tmp_path,
         postgresql={"enabled": False},
         database={"existingSecret": "database", "existingSecretKey": "url"},
-        mlflow={
-            "database": {"url": "postgresql://u:p@elsewhere/mlflow"},
-            "artifacts": {"persistence": {"enabled": False}},
-        },
+        mlflow={"database": {"url": "postgresql://u:p@elsewhere/mlflow"}, "artifacts": no_files},
         checkpoints={"volume": {"source": {"emptyDir": {}}}},
         studies={"namespace": namespace},
     )
@@ -130,19 +128,8 @@ def test_install_upgrade_rollback_uninstall(plane, cluster_helm, kubectl, databa
         kept = names(database_url)
         assert len(kept) == 3
 
-        cluster_helm(
-            "upgrade",
-            "r",
-            str(CHART),
-            *where,
-            "-f",
-            settings,
-            "--set",
-            "api.replicaCount=3",
-            "--wait",
-            "--timeout",
-            "120s",
-        )
+        more = ("--set", "api.replicaCount=3", "--wait", "--timeout", "120s")
+        cluster_helm("upgrade", "r", str(CHART), *where, "-f", settings, *more)
         assert [code for _, code, _ in node.ran] == [0, 0], node.ran
         assert secret() == made, "what was generated must be kept"
         opened = database.Database(database_url, upgraded=False)

@@ -11,15 +11,12 @@ from tests.kubernetes_cluster.rayclusters import RayClusters
 from tests.kubernetes_cluster.rayjobs import RayJobs
 from tests.kubernetes_cluster.rest import Refused, Rest
 from tests.kubernetes_launcher.made import STUDY, launch
+from tests.kubernetes_launcher.plane import OWN_CERTIFICATE
 from tests.waiting import until
 
 from .conftest import CHART, KINDS
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(600),
-    pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),  # the test server's certificate is its own
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600), OWN_CERTIFICATE]
 OTHER = "01k6vq8r9s2t3v4w5x6y7z8zzz"
 RAYJOBS = tuple(f"{verb} rayjobs.ray.io" for verb in ("get", "list", "watch", "create", "patch", "delete"))
 SCHEDULER = (

@@ -35,17 +35,10 @@ DATA = {"enabled": True, "download": {"url": "https://example.org/d.tar", "sha25
 def volume(namespace, claim):
     """A volume that the claim takes: there is no storage class."""
     name = f"r-driftline-{claim}"
-    return {
-        "apiVersion": "v1",
-        "kind": "PersistentVolume",
-        "metadata": {"name": f"{namespace}-{claim}"},
-        "spec": {
-            "capacity": {"storage": "100Gi"},
-            "accessModes": ["ReadWriteMany"],
-            "hostPath": {"path": f"/tmp/{name}"},
-            "claimRef": {"namespace": namespace, "name": name},
-        },
-    }
+    spec = {"capacity": {"storage": "100Gi"}, "accessModes": ["ReadWriteMany"], "hostPath": {"path": f"/tmp/{name}"}}
+    spec["claimRef"] = {"namespace": namespace, "name": name}
+    about = {"name": f"{namespace}-{claim}"}
+    return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": about, "spec": spec}
 
 
 def test_a_failed_upgrade_is_rolled_back_at_the_first_try(plane, kubectl, tmp_path):

@@ -134,21 +134,3 @@ def test_what_is_in_the_image_is_pinned(unpacked):
         name = found["name"].lower().replace("_", "-")
         if name not in ("driftline", "pip"):
             assert pinned.get(name) == found["version"].partition("+")[0], name
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1500)
-def test_own_code_is_found_in_a_derived_image(unpacked):
-    """The steps of examples/task-package/Dockerfile, in the image itself: as root, then as its user."""
-    root, settings = unpacked
-    package = ROOT / "examples" / "task-package"
-    dockerfile = (package / "Dockerfile").read_text()
-    command = re.search(r"RUN --mount=type=bind,target=/context \\\n((?:.*\\\n)*.*)\n", dockerfile)[1]
-    shutil.copytree(package, root / "context", dirs_exist_ok=True)
-    path = next(item for item in settings["Env"] if item.startswith("PATH="))[5:]
-    run = ["chroot", str(root), "sh", "-c", command.replace("\\\n", " ")]
-    done = subprocess.run(
-        run, capture_output=True, text=True, check=False, env={"PATH": path, "HOME": "/tmp"}, timeout=240
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "compass" in inside(unpacked, "driftline", "tasks", "compass").stdout

@@ -34,7 +34,7 @@ def on_data(deployed):
     """A study on the data set that a Job of the page's values has fetched."""
     with deployed.node.inside():
         done = f"{DATA_URL} is unpacked"
-        until(lambda: done in deployed.data_logs("driftline-data-"), "the page's Job is done", 120)
+        until(lambda: done in deployed.data_logs(), "the page's Job is done", 120)
         return deployed.submit(ON_DATA)  # the API has found the files, or it would refuse
 
 
@@ -49,12 +49,6 @@ def on_own_image(deployed):
             containers = deployed.rest.get(f"{STUDIES_CORE}/pods/{pod}")["spec"]["containers"]
             images[kind] = {container["image"] for container in containers}
     return job, images
-
-
-@pytest.fixture(scope="session")
-def cancelled():
-    """Studies that were cancelled before they had a driver."""
-    return []
 
 
 @pytest.fixture(autouse=True)

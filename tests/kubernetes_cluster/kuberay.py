@@ -1,12 +1,11 @@
 """A small operator that stands in for KubeRay's in tests: RayJobs become RayClusters, these become pods.
 
-    KUBECONFIG=... python -m tests.kubernetes_cluster.kuberay [STUDY]
+    KUBECONFIG=... python -m tests.kubernetes_cluster.kuberay
 
 It follows the state machine of KubeRay 1.7 for RayJobs in HTTPMode (rayjobs.py), the parts of its RayCluster controller
 that a study meets (rayclusters.py), and the pods that this builds (ray_pods.py). KubeRay itself was not run here. What
-differs on purpose: RayJobs of the study of that name are left lying; pods find the API server's certificate in another
-ConfigMap; probes, workers that wait for their head, and Ray's autoscaler look each second, not each fifth; pods have
-5 s to end, not 30.
+differs on purpose: pods find the API server's certificate in another ConfigMap; probes, workers that wait for their
+head, and Ray's autoscaler look each second, not each fifth; pods have 5 s to end, not 30.
 """
 
 import base64
@@ -30,13 +29,12 @@ class Operator:
     Args:
         rest: The API server.
         certificate: What its certificate is checked against.
-        left: A study whose RayJobs are left lying; "" is none.
     """
 
-    def __init__(self, rest, certificate, left=""):
+    def __init__(self, rest, certificate):
         self._rest = rest
         self._certificate = base64.b64encode(certificate).decode()
-        jobs, clusters = RayJobs(rest, left), RayClusters(rest)
+        jobs, clusters = RayJobs(rest), RayClusters(rest)
         self._kinds = ((jobs.look, "rayjobs", "RayJob"), (clusters.look, "rayclusters", "RayCluster"))
 
     def run(self):
@@ -80,4 +78,4 @@ if __name__ == "__main__":
     print("the stand-in for KubeRay runs", flush=True)
     config = Path(os.environ["KUBECONFIG"])
     certificate = (config.parent / "pki/serving/apiserver.crt").read_bytes()
-    sys.exit(Operator(Rest(config), certificate, *sys.argv[1:]).run())
+    sys.exit(Operator(Rest(config), certificate).run())

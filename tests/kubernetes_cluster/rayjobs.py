@@ -23,12 +23,10 @@ class RayJobs:
 
     Args:
         rest: The API server.
-        left: A study whose RayJobs are not taken up, as by an operator that watches other namespaces.
     """
 
-    def __init__(self, rest, left=""):
+    def __init__(self, rest):
         self._rest = rest
-        self._left = left
 
     def look(self, job):
         """One step of a RayJob's state machine."""
@@ -36,8 +34,6 @@ class RayJobs:
         status = dict(job.get("status") or {})
         if "deletionTimestamp" in meta:
             self._let_go(job, status)
-            return
-        if self._left and meta.get("annotations", {}).get("driftline.io/name") == self._left:
             return
         if len(meta["name"]) > LONGEST_NAME or not re.fullmatch("[a-z]([-a-z0-9]*[a-z0-9])?", meta["name"]):
             print(f"{meta['name']}: not a name for a RayJob", flush=True)
@@ -168,17 +164,10 @@ class RayJobs:
             meta = job["metadata"]
             labels = {**meta.get("labels", {}), "ray.io/originated-from-cr-name": meta["name"]}
             labels["ray.io/originated-from-crd"] = "RayJob"
-            body = {
-                "apiVersion": "ray.io/v1",
-                "kind": "RayCluster",
-                "metadata": {
-                    "name": status["rayClusterName"],
-                    "labels": labels,
-                    "annotations": meta.get("annotations", {}),
-                    "ownerReferences": [ray_pods.owner(job)],
-                },
-                "spec": job["spec"]["rayClusterSpec"],
-            }
+            about = {"name": status["rayClusterName"], "labels": labels, "annotations": meta.get("annotations", {})}
+            about["ownerReferences"] = [ray_pods.owner(job)]
+            kind = {"apiVersion": "ray.io/v1", "kind": "RayCluster"}
+            body = {**kind, "metadata": about, "spec": job["spec"]["rayClusterSpec"]}
             found = self._rest.make(path.rsplit("/", 1)[0], body) or self._rest.get(path)
         return found
 

@@ -26,8 +26,6 @@ PODS = f"{CORE}/pods"
 STUDIES = "driftline-studies"
 STUDIES_CORE = f"/api/v1/namespaces/{STUDIES}"
 RAY = f"/apis/ray.io/v1/namespaces/{STUDIES}"
-UNTAKEN = "untaken"
-"""The name of a study whose RayJob the stand-in for KubeRay leaves lying."""
 HOST, FILES_PORT = "10.77.0.1", 8899
 """Where the node's own computer serves files; pods reach it as they reach the API server."""
 DATA_URL = f"http://{HOST}:{FILES_PORT}/data.tar.gz"
@@ -52,7 +50,7 @@ def changes(folder):
     operator = (
         f"kubectl apply --server-side --validate=false {crds}\n"
         f"kubectl delete --ignore-not-found -f {folder}/volume.yaml && kubectl create -f {folder}/volume.yaml\n"
-        f"{sys.executable} -m tests.kubernetes_cluster.kuberay {UNTAKEN} > {folder}/operator.log 2>&1 &"
+        f"{sys.executable} -m tests.kubernetes_cluster.kuberay > {folder}/operator.log 2>&1 &"
     )
     files = f"-f tests/kubernetes_cluster/values.yaml -f {folder}/data.yaml"
     checkpoints = f"--set checkpoints.volume.source.hostPath.path={folder}/checkpoints"
@@ -137,14 +135,12 @@ class Deployed:
         command = ["kubectl", "-n", STUDIES, "exec", name, "-c", "ray-worker", "--", "bash", "-c", script]
         self.node.run("bash", "-c", f"{shlex.join(command)} || true")
 
-    def data_logs(self, beginning, phase=None):
-        """The log of the first pod of a data Job whose name begins so, in this phase; "" when there is none."""
+    def data_logs(self):
+        """The log of the data Job's first pod; "" before it runs."""
         for pod in self.rest.items(f"{PODS}?labelSelector=app.kubernetes.io/component%3Ddata"):
-            name = pod["metadata"]["name"]
-            if name.startswith(beginning) and phase in (None, pod["status"]["phase"]):
-                if pod["status"]["phase"] == "Pending":
-                    return ""
-                return self.rest.send("GET", f"{CORE}/pods/{name}/log")
+            if pod["status"]["phase"] == "Pending":
+                return ""
+            return self.rest.send("GET", f"{CORE}/pods/{pod['metadata']['name']}/log")
         return ""
 
     def rayjobs(self, study):

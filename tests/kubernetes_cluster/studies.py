@@ -1,20 +1,11 @@
 """The studies of the tests, and what is asked about them."""
 
 ROUNDS = 120_000  # about 2,000 a second: the study must last until its workers and its head were ended
+RATE = {"float": [1e-3, 0.1], "log": True}
 SPEC = {
     "name": "on-kubernetes",
     "task": {"name": "quadratic", "problem": "random", "clients": 6, "dimension": 3},
-    "methods": [
-        {
-            "label": "fedavg",
-            "name": "fedavg",
-            "space": {
-                "client_lr": {"float": [1e-3, 0.1], "log": True},
-                "server_lr": 0.05,
-                "local_steps": {"choice": [1, 5]},
-            },
-        }
-    ],
+    "methods": [{"name": "fedavg", "space": {"client_lr": RATE, "server_lr": 0.05, "local_steps": {"choice": [1, 5]}}}],
     "objective": {"quality": "train_loss", "cost": "rounds"},
     "budget": {"trials_per_method": 4, "rounds": ROUNDS, "seeds": 1, "confirm": 1},
     "resources": {"gpu": 0.5, "packs": 2},
@@ -24,13 +15,7 @@ TRIALS = 5
 ON_DATA = {
     "name": "on-data",
     "task": {"name": "fashion", "clients": 10, "partition": "iid"},
-    "methods": [
-        {
-            "label": "fedavg",
-            "name": "fedavg",
-            "space": {"client_lr": {"float": [1e-3, 0.1], "log": True}, "server_lr": 0.05, "local_steps": 5},
-        }
-    ],
+    "methods": [{"name": "fedavg", "space": {"client_lr": RATE, "server_lr": 0.05, "local_steps": 5}}],
     "batch_size": 20,
     "objective": {"quality": "test_loss", "cost": "rounds"},
     "budget": {"trials_per_method": 2, "rounds": 10, "seeds": 1},

@@ -5,13 +5,9 @@ import pytest
 from driftline.errors import InvalidSpec
 from tests.kubernetes_cluster.node import VERSION
 from tests.kubernetes_cluster.studies import DERIVED, OWN_IMAGE
+from tests.kubernetes_launcher.plane import OWN_CERTIFICATE
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.cluster,
-    pytest.mark.timeout(600),
-    pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),  # the test server's certificate is its own
-]
+pytestmark = [pytest.mark.slow, pytest.mark.cluster, pytest.mark.timeout(600), OWN_CERTIFICATE]
 
 
 def test_a_study_runs_its_program_in_an_image_that_the_chart_allows(deployed, on_own_image):

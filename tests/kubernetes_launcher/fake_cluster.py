@@ -50,12 +50,7 @@ def resources(*names):
     return {"resources": [{"kind": kind, "name": name, "namespaced": kind != "Namespace"} for kind, name in names]}
 
 
-CORE = resources(
-    ("ConfigMap", "configmaps"),
-    ("Namespace", "namespaces"),
-    ("PersistentVolumeClaim", "persistentvolumeclaims"),
-    ("Secret", "secrets"),
-)
+CORE = resources(*((k, f"{k.lower()}s") for k in ("ConfigMap", "Namespace", "PersistentVolumeClaim", "Secret")))
 WELL = {
     "/version": {"gitVersion": "v1.31.2-eks-1"},
     "/apis/ray.io/v1": resources(("RayJob", "rayjobs"), ("RayCluster", "rayclusters")),

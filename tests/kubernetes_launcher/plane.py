@@ -8,11 +8,15 @@ import sys
 import uuid
 from pathlib import Path
 
+import pytest
 import urllib3
 import yaml
 
 from service.launchers.kubernetes.api_server import Api
 from tests.waiting import until
+
+OWN_CERTIFICATE = pytest.mark.filterwarnings("ignore:Unverified HTTPS request")
+"""For tests of a server whose certificate is its own."""
 
 
 class Plane:

@@ -16,13 +16,10 @@ from service.launchers.kubernetes.launcher import KubernetesLauncher, build
 from service.launchers.kubernetes.naming import job_name, selector
 from tests.kubernetes_launcher.made import STUDY, config, launch
 from tests.kubernetes_launcher.place import Place
+from tests.kubernetes_launcher.plane import OWN_CERTIFICATE
 from tests.waiting import until
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(300),
-    pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),  # the test server's certificate is its own
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), OWN_CERTIFICATE]
 OTHER = "01k6vq8r9s2t3v4w5x6y7z8zzz"
 
 

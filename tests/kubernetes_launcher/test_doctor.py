@@ -460,10 +460,8 @@ def test_secrets_that_pull_images_of_studies_must_be_there():
     there = "/api/v1/namespaces/studies/secrets/ghcr"
     assert [finding.status for finding in findings({there: {}}, of)["images of studies"]] == ["ok"]
     missing = findings(of=of)["images of studies"][1]
-    assert (missing.status, missing.text) == (
-        "problem",
-        "there is no Secret ghcr in studies, to pull images of studies",
-    )
+    assert missing.status == "problem"
+    assert missing.text.startswith("there is no Secret ghcr in studies")
     hidden = findings({there: Forbidden("403 no")}, of)["images of studies"][1]
     assert (hidden.status, hidden.text) == ("unknown", "403 no")
 

@@ -4,14 +4,11 @@ import pytest
 
 from service.launchers.kubernetes.doctor import ChartRelease, diagnose
 from tests.kubernetes_launcher.made import config
+from tests.kubernetes_launcher.plane import OWN_CERTIFICATE
 from tests.kubernetes_launcher.test_api import allow_scheduler
 from tests.waiting import until
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(300),
-    pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),  # the test server's certificate is its own
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), OWN_CERTIFICATE]
 
 
 def seen(api, release):
@@ -62,10 +59,8 @@ def test_the_schedulers_account_may_run_studies_and_sees_little_else(plane):
     namespace = plane.namespace()
     allow_scheduler(plane, namespace, namespace)
     found = seen(plane.api_of(namespace, "scheduler"), ChartRelease(settings=config(namespace=namespace)))
-    assert found["rights"] == (
-        "problem",
-        f"missing for running studies: get rayjobs.ray.io in {namespace}",  # allow_scheduler leaves it out
-    )
+    missing = f"missing for running studies: get rayjobs.ray.io in {namespace}"
+    assert found["rights"] == ("problem", missing)  # allow_scheduler leaves it out
     assert found["rayjob"][0] == "ok"
     for check in ("kuberay crds", "kuberay operator", "storage", "gpus", "nodes", "network policies"):
         assert found[check][0] == "unknown", check

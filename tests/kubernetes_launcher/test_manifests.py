@@ -354,15 +354,9 @@ def test_limits_of_time_and_labels():
     assert spec["shutdownAfterJobFinishes"] is True
     assert "activeDeadlineSeconds" not in made({"image": "i"})["spec"]
     labels = job["metadata"]["labels"]
-    assert labels == {
-        "app.kubernetes.io/name": "driftline",
-        "app.kubernetes.io/component": "study",
-        "app.kubernetes.io/managed-by": "driftline",
-        "app.kubernetes.io/instance": "team-a",
-        "driftline.io/study": STUDY,
-        "driftline.io/attempt": "1",
-        "cost-centre": "research",
-    }
+    usual = {"name": "driftline", "component": "study", "managed-by": "driftline", "instance": "team-a"}
+    ours = {"driftline.io/study": STUDY, "driftline.io/attempt": "1", "cost-centre": "research"}
+    assert labels == {f"app.kubernetes.io/{key}": value for key, value in usual.items()} | ours
     cluster = spec["rayClusterSpec"]
     for group in (cluster["headGroupSpec"], *cluster["workerGroupSpecs"]):
         assert group["template"]["metadata"]["labels"] == labels, "no policy of its own"
@@ -401,10 +395,6 @@ def test_names_tell_studies_attempts_and_repeats_apart():
         ({"image": "i", "deadline_seconds": 0}, "deadline_seconds: must be at least 1"),
         ({"image": "i", "projects": {"a": {"namespace": "Team_A"}}}, "projects.a.namespace: must be lower-case"),
         (
-            {"image": "i", "projects": {"a": {"queue_priority_class": "low"}}},
-            "projects.a.queue_priority_class: must have queue set",
-        ),
-        (
             {"image": "i", "head": {"pod_patch": {"metadata": {"labels": {"driftline.io/study": "x"}}}}},
             "head.pod_patch.metadata.labels: must not hold driftline.io/study",
         ),
@@ -432,19 +422,6 @@ def test_a_folder_that_pods_do_not_share_is_refused(folder):
         config(volume_mounts=[{"name": "v", "mountPath": "/shared"}]).check_folder(folder)
     with pytest.raises(InvalidSpec, match=r"volume_mounts: must hold the folder for checkpoints"):
         config(projects={"a": {"checkpoints": folder}}).check_folder("s3://bucket/x")
-
-
-@pytest.mark.parametrize(
-    ("asked", "said"),
-    [
-        ({"cpus": 4.5}, "resources.cpus: must be at most 4, what a worker has, got 4.5"),
-        ({"gpus": 1}, "resources.gpu: must be at most 0, what a worker has, got 1"),
-    ],
-)
-def test_a_pack_that_fits_no_worker_is_refused_before_anything_starts(asked, said):
-    with pytest.raises(InvalidSpec) as caught:
-        manifests.check(config(), launch(**asked))
-    assert str(caught.value) == said
 
 
 BROUGHT = {"images": ["ghcr.io/team/*"], "images_pull_secrets": ["ghcr"], "secrets": ["wandb-*", "driftline-*"]}

@@ -145,16 +145,8 @@ def study(state="RUNNING", **values):
 
 
 def decided(found, *, attempt=1, since=0.0, reason="it waits", now=1e6):
-    ours = Launched(
-        alive=True,
-        attempt=attempt,
-        since=since,
-        cluster=STUDY,
-        project="default",
-        study="a",
-        waiting=True,
-        reason=reason,
-    )
+    about = {"cluster": STUDY, "project": "default", "study": "a", "waiting": True}
+    ours = Launched(alive=True, attempt=attempt, since=since, reason=reason, **about)
     return reconcile([found] if found else [], {STUDY: ours}, {}, now)
 
 

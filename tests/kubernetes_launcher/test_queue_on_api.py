@@ -11,13 +11,10 @@ from service.store.store import Store
 from tests.kubernetes_launcher.kueue_stand_in import Kueue
 from tests.kubernetes_launcher.made import STUDY, launch
 from tests.kubernetes_launcher.place import Place
+from tests.kubernetes_launcher.plane import OWN_CERTIFICATE
 from tests.service.conftest import SPEC, Clock
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.timeout(300),
-    pytest.mark.filterwarnings("ignore:Unverified HTTPS request"),  # the test server's certificate is its own
-]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), OWN_CERTIFICATE]
 FULL = "couldn't assign flavors to pod set packs: insufficient unused quota"
 WAITS = f"it waits in the queue gpus: {FULL}"
 AGAIN = "it was stopped by Kueue (Preempted) and waits in the queue gpus again: for a better one"
@@ -88,14 +85,8 @@ def test_a_study_in_a_queue_from_the_scheduler_to_its_second_turn(plane, place, 
     store = Store(tmp_path / "s.db", clock=clock)
     study = store.studies.create(SPEC, "f" * 64).id
     name = job_name(study, 1)
-    loop = Scheduler(
-        store,
-        place.launcher,
-        lambda one, project: f"driver.{one}",
-        cluster=lambda one: None,
-        start_seconds=600,
-        steady=clock,
-    )
+    options = {"cluster": lambda one: None, "start_seconds": 600, "steady": clock}
+    loop = Scheduler(store, place.launcher, lambda one, project: f"driver.{one}", **options)
     assert [type(action) for action in loop.step()] == [Start]
     cluster.queue(name, FULL)
     place.until(study, Seen(True, WAITS, waiting=True))

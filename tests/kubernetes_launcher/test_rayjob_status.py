@@ -198,10 +198,7 @@ def test_a_worker_that_went_while_nobody_watched_is_told_of_for_a_while(monkeypa
         ([pod("head", cluster="another")], "its pod is gone"),
         ([pod("head", age=50)], "its pod was replaced"),
         ([pod("head", "Failed", ended={"reason": "Error", "exitCode": 1})], "it ended with exit code 1 (Error)"),
-        (
-            [pod("head", "Failed", reason="Evicted", message="The node was low on resource: memory.")],
-            "it was evicted (Evicted: The node was low on resource: memory.)",
-        ),
+        ([pod("head", "Failed", reason="Evicted", message="memory is low")], "it was evicted (Evicted: memory is low)"),
     ],
 )
 def test_a_lost_head(heads, said):
@@ -276,11 +273,8 @@ def test_a_pod_that_waited_long_for_its_node_has_all_its_time_to_pull():
 )
 def test_gpus_that_no_node_has(waited, shown, alive):
     found = seen(job("Initializing", age=1000), pod("head"), pod("worker", "Pending", unplaced=waited))
-    assert found == Seen(
-        alive,
-        f"no node takes a worker, for {shown} s now: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu.",
-        not alive,
-    )
+    said = f"no node takes a worker, for {shown} s now: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+    assert found == Seen(alive, said, not alive)
 
 
 def test_a_study_with_some_workers_goes_on_without_the_others():

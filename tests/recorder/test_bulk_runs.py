@@ -111,18 +111,11 @@ def test_every_table_and_artifact_is_as_the_client_writes_it(
     client = connect(uri := f"sqlite:///{tmp_path / '0.db'}")
     for experiment in client.search_experiments():
         runs = client.search_runs([experiment.experiment_id])
-        read = sorted(
-            (
-                run.data.tags[KEY],
-                run.info.run_id,
-                len(run.data.metrics),
-                len(run.data.params),
-                run.info.end_time is not None,
-            )
-            for run in runs
-            if KEY in run.data.tags
-        )
-        assert sorted(bulk_runs.contents(uri, experiment.experiment_id, KEY)) == read
+        read = []
+        for run in (found for found in runs if KEY in found.data.tags):
+            numbers = (len(run.data.metrics), len(run.data.params), run.info.end_time is not None)
+            read.append((run.data.tags[KEY], run.info.run_id, *numbers))
+        assert sorted(bulk_runs.contents(uri, experiment.experiment_id, KEY)) == sorted(read)
         marked = {run.data.tags[KEY] for run in runs if run.data.metrics.get("on_frontier", 0) > 0}
         assert bulk_runs.above_zero(uri, experiment.experiment_id, "on_frontier", KEY) == marked
     for other in (1, 2):

@@ -63,14 +63,8 @@ def made_up(label: str, best: float) -> list[TrialCurve]:
 
 def trained(seed: int = 0, error: float = 0.0) -> TrialCurve:
     """What training reports of the study that `Stored` makes."""
-    study = Study.from_json(
-        {
-            "name": "digits",
-            "task": {"name": "digits", "clients": 50},
-            "methods": [{"name": "fedavg"}],
-            "budget": {"trials_per_method": 4, "rounds": ROUNDS},
-        }
-    )
+    budget = {"trials_per_method": 4, "rounds": ROUNDS}
+    study = Study(name="digits", task={"name": "digits", "clients": 50}, methods=["fedavg"], budget=budget)
     lines = list(run(trial_document(study, "fedavg", [HYPERPARAMETERS], seed), device="cpu"))
     return curve([line["test_accuracy"] + error for line in lines], seed=seed, hyperparameters=HYPERPARAMETERS)
 

@@ -40,16 +40,9 @@ WRITES = frozenset(
 
 def trials(label: str, count: int, rounds: int = 20, first: int = 0) -> list[TrialCurve]:
     at = np.arange(rounds + 1)
-    return [
-        curve(
-            0.9 * (1 - np.exp(-at / (2 + number))),
-            label=label,
-            number=number,
-            train_loss=1 / (1 + at),
-            client_lr=0.1 + 0 * at,
-        )
-        for number in range(first, first + count)
-    ]
+    same: dict[str, Any] = {"label": label, "train_loss": 1 / (1 + at), "client_lr": 0.1 + 0 * at}
+    numbers = range(first, first + count)
+    return [curve(0.9 * (1 - np.exp(-at / (2 + number))), number=number, **same) for number in numbers]
 
 
 def ended(store: Store, name: str = "digits") -> Stored:
@@ -182,16 +175,9 @@ def test_label_runs_say_what_to_run(recorded: Recorded) -> None:
     study, client = recorded.study, recorded.client
     name = f"digits {study.id[-6:]}"
     ((_, params, tags, _, _, datasets),) = [run for run in shown(client)[name][1].values() if run[0][0] == "fedavg"]
-    assert params == {
-        "label": "fedavg",
-        "method": "fedavg",
-        "server": "sgd",
-        "schedule": "constant",
-        "client_lr": "0.1",
-        "configuration": "0",
-        "stop_at_round": params["stop_at_round"],
-        "up to 20 rounds": params["up to 20 rounds"],
-    }
+    entry = {"label": "fedavg", "method": "fedavg", "server": "sgd", "schedule": "constant"}
+    to_run = {name: params[name] for name in ("stop_at_round", "up to 20 rounds")}
+    assert params == {**entry, "client_lr": "0.1", "configuration": "0", **to_run}
     assert params["up to 20 rounds"].startswith("test_accuracy 0.8999: ")
     assert params["up to 20 rounds"].endswith(f"stop at round {params['stop_at_round']}, client_lr 0.1")
     assert (tags["driftline.study"], tags["driftline.method"]) == (study.id, "fedavg")

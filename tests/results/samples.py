@@ -35,25 +35,15 @@ def curve(
 ) -> TrialCurve:
     """A trial that reported these values, in rounds 0, 1, ... unless they are given."""
     at = np.arange(len(values)) if rounds is None else np.asarray(rounds)
-    table = {
-        "round": at,
-        metric: np.asarray(values),
-        "client_gradients": gradients * at,
-        "bytes_up": 400 * at,
-        "bytes_down": 400 * at,
-        "exchanges": at,
-        **columns,
-    }
+    table = {"round": at, metric: values, "client_gradients": gradients * at, "exchanges": at}
+    table |= {"bytes_up": 400 * at, "bytes_down": 400 * at, **columns}
+    about: dict[str, Any] = {"label": label, "phase": phase, "number": number, "seed": seed, "state": state}
     return TrialCurve(
         trial=f"study.{label}.{phase[0]}{number:05d}",
-        label=label,
-        phase=phase,
-        number=number,
-        seed=seed,
         configuration=number if configuration is None else configuration,
         hyperparameters=hyperparameters or {"client_lr": 0.1 * (number + 1)},
-        state=state,
         columns={name: np.asarray(column, dtype=np.float64) for name, column in table.items()},
+        **about,
     )
 
 
@@ -66,19 +56,12 @@ def confirmed(
     **more: Any,
 ) -> list[TrialCurve]:
     """A configuration with a row of values for its search trial (seed 0), then one for each fresh seed (1, 2, ...)."""
-    return [
-        curve(
-            row,
-            label=label,
-            phase="confirmation" if seed else "search",
-            number=100 * configuration + seed if seed else configuration,
-            configuration=configuration,
-            seed=seed,
-            state=states[seed] if states else "COMPLETE",
-            **more,
-        )
-        for seed, row in enumerate(values)
-    ]
+    found = []
+    for seed, row in enumerate(values):
+        own = {"number": 100 * configuration + seed, "phase": "confirmation"} if seed else {"number": configuration}
+        own |= {"seed": seed, "state": states[seed] if states else "COMPLETE"}
+        found.append(curve(row, label=label, configuration=configuration, **own, **more))
+    return found
 
 
 def learning(

@@ -285,11 +285,8 @@ def test_a_loss_that_is_not_positive_is_an_accuracy_upside_down(rates: list[tupl
             (r["cost"], r["quality"], r["low"], r["high"]) for r in method["frontier"]
         ]
         for mine, turned in zip(method["configurations"], other["configurations"], strict=True):
-            assert (mine["settles"], mine["ends"], mine["pareto"]) == (
-                turned["settles"],
-                -turned["ends"],
-                turned["pareto"],
-            )
+            assert (mine["settles"], mine["pareto"]) == (turned["settles"], turned["pareto"])
+            assert mine["ends"] == -turned["ends"]
 
 
 @given(RATES, st.sampled_from(["FAILED", "RUNNING", "CANCELLED"]))
@@ -449,18 +446,9 @@ def test_a_validation_metric_chooses_and_the_test_metric_of_what_is_chosen_stand
     for number, (validation, test) in enumerate([((0.1, 0.5, 0.7, 0.8), 0.6), ((0.1, 0.4, 0.9, 0.7), 0.5)]):
         for seed in range(3):
             values = np.array(validation) + 0.001 * seed
-            kwargs = {beside: np.array([0.1, *(test + 0.01 * rounds[1:] + 0.02 * seed)])}
-            trials.append(
-                curve(
-                    values,
-                    metric=quality,
-                    phase="confirmation" if seed else "search",
-                    number=10 * number + seed,
-                    configuration=number,
-                    seed=seed,
-                    **kwargs,
-                )
-            )
+            own = {"phase": "confirmation" if seed else "search", "seed": seed, "configuration": number}
+            own |= {beside: np.array([0.1, *(test + 0.01 * rounds[1:] + 0.02 * seed)])}
+            trials.append(curve(values, metric=quality, number=10 * number + seed, **own))
     reading = Chosen(quality=quality)
     result = frontier_document("s", trials, reading, 3)
     rows = result["methods"]["fedavg"]["recommendations"]

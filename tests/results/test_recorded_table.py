@@ -31,17 +31,11 @@ def study(label: str = "fedavg", metric: str = "test_loss", **changes: Any) -> S
 
 def facts(table: RecordedTable) -> list[Any]:
     """Everything that a file keeps of a table's trials, with NaN as a string."""
-    return [
-        (
-            trial.label,
-            trial.configuration,
-            trial.seed,
-            trial.state,
-            dict(trial.hyperparameters),
-            {name: [str(value) for value in values.tolist()] for name, values in trial.columns.items()},
-        )
-        for trial in table.trials
+    names = ("label", "configuration", "seed", "state", "hyperparameters")
+    columns = [
+        {name: list(map(str, column.tolist())) for name, column in trial.columns.items()} for trial in table.trials
     ]
+    return [([getattr(one, name) for name in names], own) for one, own in zip(table.trials, columns, strict=True)]
 
 
 losses = st.floats(min_value=1e-4, max_value=1e6)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -15,37 +14,24 @@ from driftline.results.show.axes import band_text
 from driftline.results.study_result import StudyResult, study_result
 from driftline.study.spec import Study
 from driftline.study.trial_document import trial_document
-from driftline.wire.records import StudyRecord, TrialRecord
 from service.driver.ray.worker import columns
+from tests.wire.made_records import study_record, trial_record
 from trainers.engine.packs.pack import Pack
 from trainers.trial.document import parse
 
 from .test_show import data
 
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-TASK: dict[str, Any] = {
-    "name": "quadratic",
-    "problem": "worst_case",
-    "client_lr": 0.05,
-    "gradient_weights": [1.0] * 10,
-}
+WEIGHTS = {"client_lr": 0.05, "gradient_weights": [1.0] * 10}
+TASK: dict[str, Any] = {"name": "quadratic", "problem": "worst_case", **WEIGHTS}
 STEPS: dict[str, Any] = {"client_lr": 0.05, "server_lr": 0.05, "local_steps": {"choice": [2, 5, 10, 20]}}
 RANDOM: dict[str, Any] = {"name": "quadratic", "problem": "random", "clients": 6, "dimension": 3}
 
 
 def small(*methods: dict[str, Any], **keys: Any) -> Study:
     """A study of a grid on a quadratic task."""
-    document = {
-        "name": "small",
-        "task": TASK,
-        "methods": list(methods),
-        "objective": {"quality": "distance"},
-        "budget": {"trials_per_method": 4, "rounds": 100, "seeds": 0},
-        "sampler": "grid",
-        "init": [3.0, 3.0, 3.0],
-        "eval_every": 1,
-    }
-    return Study.from_json(document | keys)
+    document = {"name": "small", "task": TASK, "methods": list(methods), "objective": {"quality": "distance"}}
+    document |= {"budget": {"trials_per_method": 4, "rounds": 100, "seeds": 0}, "sampler": "grid"}
+    return Study.from_json(document | {"init": [3.0, 3.0, 3.0], "eval_every": 1} | keys)
 
 
 def ran(*methods: dict[str, Any], seeds: tuple[int, ...] = (0,), stopped: int = 0, **keys: Any) -> StudyResult:
@@ -65,48 +51,22 @@ def ran(*methods: dict[str, Any], seeds: tuple[int, ...] = (0,), stopped: int = 
             name = f"small.{entry.label}.{place}"
             early = place >= len(repeats) - stopped
             (curves[name],) = columns(Pack.from_spec(spec, device="cpu").advance(25 if early else None), 1)
-            trials.append(
-                TrialRecord(
-                    id=name,
-                    study_id="small",
-                    label=entry.label,
-                    phase="search" if len(seeds) == 1 else "confirmation",
-                    number=place,
-                    configuration=number,
-                    seed=seed,
-                    hyperparameters=grid[number],
-                    state="DIVERGED"
-                    if curves[name].get("diverged", [False])[-1]
-                    else "STOPPED"
-                    if early
-                    else "COMPLETE",
-                    created_at=NOW,
-                    updated_at=NOW,
-                )
-            )
-    record = StudyRecord(id="small", name="small", spec=study.to_json(), created_at=NOW, updated_at=NOW)
+            ended = "DIVERGED" if curves[name].get("diverged", [False])[-1] else "STOPPED" if early else "COMPLETE"
+            phase = "search" if len(seeds) == 1 else "confirmation"
+            own = {"configuration": number, "seed": seed, "hyperparameters": grid[number], "state": ended}
+            trials.append(trial_record(place, id=name, label=entry.label, phase=phase, **own))
+    record = study_record(spec=study.to_json())
     return study_result(record, trials, curves)
 
 
 def test_deterministic_studies_agree_with_the_theory() -> None:
     """Of three kinds of settings; tests/theory/test_prediction.py has all methods."""
+    nesterov = {"name": "sgd", "space": {"momentum": 0.3, "nesterov": True}}
+    weights = {"client_lr": 0.03, "server_lr": 0.05, "gradient_weights": {"choice": [[1.0, 2.0], [0.5, 0.0, 2.0]]}}
     result = ran(
         {"label": "plain", "name": "fedavg", "space": STEPS},
-        {
-            "label": "nesterov",
-            "name": "fedavg",
-            "space": STEPS | {"server_lr": 0.03},
-            "server": {"name": "sgd", "space": {"momentum": 0.3, "nesterov": True}},
-        },
-        {
-            "label": "weights",
-            "name": "local_update",
-            "space": {
-                "client_lr": 0.03,
-                "server_lr": 0.05,
-                "gradient_weights": {"choice": [[1.0, 2.0], [0.5, 0.0, 2.0]]},
-            },
-        },
+        {"label": "nesterov", "name": "fedavg", "space": STEPS | {"server_lr": 0.03}, "server": nesterov},
+        {"label": "weights", "name": "local_update", "space": weights},
     )
     assert json.loads(json.dumps(result.document, allow_nan=False)) == result.document
     for label, method in result.document["methods"].items():
@@ -238,10 +198,7 @@ def test_no_closed_form_is_said_in_words_and_nothing_is_drawn() -> None:
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        (
-            {"server": {"name": "adam", "space": {}}},
-            'server must be one of sgd, momentum, nesterov for a closed form, got "adam"',
-        ),
+        ({"server": {"name": "adam", "space": {}}}, "server must be one of sgd, momentum, nesterov for a closed form"),
         ({"name": "mine"}, "method.name must be a method with a closed form"),
     ],
 )
@@ -269,7 +226,7 @@ def test_another_metric_and_too_much_work_have_no_prediction(monkeypatch: pytest
 
 def test_a_study_without_points_has_none_yet() -> None:
     study = small({"label": "plain", "name": "fedavg", "space": STEPS})
-    record = StudyRecord(id="small", name="small", spec=study.to_json(), created_at=NOW, updated_at=NOW)
+    record = study_record(spec=study.to_json())
     method = study_result(record, [], {}).document["methods"]["plain"]
     assert method["theory_note"] == "No prediction yet: no configuration has been counted."
     assert method["disagreement"] is None

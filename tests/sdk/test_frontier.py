@@ -127,13 +127,9 @@ def test_all_readings_of_a_jobs_page_know_the_searches(tmp_path: Path) -> None:
             one = trial_record(configuration, id=f"{configuration}-{seed}", seed=seed, phase=phase, state="COMPLETE")
             accuracy = [0.1, 0.2 + 0.1 * configuration, 0.3 + 0.1 * configuration + 0.01 * seed]
             trials.append(one)
-            curves[one.id] = {
-                "round": [0, 1, 2],
-                "test_loss": [1 - value for value in accuracy],
-                "test_accuracy": accuracy,
-                "bytes_up": [0, 8, 16],
-                "bytes_down": [0, 8, 16],
-            }
+            loss = [1 - value for value in accuracy]
+            curves[one.id] = {"round": [0, 1, 2], "test_loss": loss, "test_accuracy": accuracy}
+            curves[one.id] |= {"bytes_up": [0, 8, 16], "bytes_down": [0, 8, 16]}
     stored = study_record(state="SUCCEEDED", spec=whole.to_json())
     api: Any = SimpleNamespace(
         study=lambda _: stored,

@@ -59,24 +59,15 @@ def test_scales_and_panels_are_laid_over_the_study() -> None:
     ("changes", "message"),
     [
         ({"shows": [{}]}, r"shows\[0\]: must have one of ahead, level, smaller, grows, gains_more, got none"),
-        (
-            {"shows": [{"ahead": ["a", "b"], "level": ["a", "b"]}]},
-            r"shows\[0\]: must have one of .*, got ahead and level",
-        ),
+        ({"shows": [{"ahead": ["a", "b"], "level": ["a", "b"]}]}, "must have one of .*, got ahead and level"),
         ({"shows": [{"level": ["a", "b"]}]}, r"shows\[0\]\.within: must be given with level"),
         ({"shows": [{"gains_more": ["a", "b"]}]}, r"shows\[0\]\.than: must be given with gains_more"),
         ({"shows": [{"ahead": ["a", "b"], "than": ["a", "b"]}]}, r"shows\[0\]\.than: does not go with ahead"),
         ({"shows": [{"ahead": ["a", "b"], "metric": "drift"}]}, r"shows\[0\]\.metric: does not go with ahead"),
         ({"shows": [{"level": ["a", "b"], "limit": True}]}, r"shows\[0\]\.limit: does not go with level"),
         ({"shows": [{"ahead": ["a", "b"], "at": 2}]}, r"shows\[0\]\.at: must be at most 1"),
-        (
-            {"shows": [{"ahead": ["a", "b"], "panels": ["idd"]}]},
-            r"shows\[0\]\.panels: no panel \"idd\": did you mean iid",
-        ),
-        (
-            {"shows": [{"smaller": ["a", "b"], "metric": "drift", "beside": "idd"}]},
-            r"shows\[0\]\.beside: no panel \"idd\": did you mean iid",
-        ),
+        ({"shows": [{"ahead": ["a", "b"], "panels": ["idd"]}]}, r'\]\.panels: no panel "idd": did you mean iid'),
+        ({"shows": [{"smaller": ["a", "b"], "metric": "m", "beside": "idd"}]}, r'\]\.beside: no panel "idd"'),
         ({"shows": [{"ahead": ["a", "b"], "beside": "iid"}]}, r"shows\[0\]\.beside: does not go with ahead"),
         ({"full": {}}, r"full\.panels: must be those of small, "),
         ({"small": {"panels": 3}}, r"small\.panels: must map names to parts of a study, got 3"),

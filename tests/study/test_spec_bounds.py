@@ -54,7 +54,6 @@ def refused(document):
 WRONG_KINDS = [
     ("space", "local_steps", {"float": [1, 5]}, "local_steps is a whole number; use int"),
     ("space", "local_steps", {"choice": [1, 2, 2.5, 4]}, "must be a whole number, got local_steps=2.5"),
-    ("space", "local_steps", {"choice": [1, "two", 3]}, 'must be a whole number, got local_steps="two"'),
     ("space", "local_steps", {"int": [1, 5], "also": [0]}, "must be at least 1, got local_steps=0"),
     ("space", "local_steps", {"int": [1, 10**11]}, "must mean at most 100000000 local steps a round, got 100000000000"),
     ("space", "local_steps", {"int": [1, 10**30]}, "high must be at most 9223372036854775807, got high=1000000"),
@@ -65,11 +64,7 @@ WRONG_KINDS = [
     ("schedule.space", "decay_mode", {"choice": ["decay_moed"]}, "must be one of "),
     ("server.space", "momentum", {"int": [0, 1]}, "must be in [0, 1), got momentum=1"),
     ("space", "tied", {"int": [0, 1]}, "tied is true or false; use choice"),
-    ("server.space", "nesterov", {"float": [0, 1]}, "nesterov is true or false; use choice"),
     ("server.space", "nesterov", {"choice": [True, 0]}, "must be true or false, got nesterov=0"),
-    ("schedule.space", "window", {"float": [5, 50]}, "window is a whole number; use int"),
-    ("schedule.space", "window", {"int": [5, 10**9]}, "must be in [1, 1000000], got window=1000000000"),
-    ("schedule.space", "decay_mode", {"int": [0, 1]}, "decay_mode is one of paper, reference; use choice"),
 ]
 
 
@@ -103,21 +98,12 @@ TOO_LARGE = [
     ("resources.packs", 1e30, "resources.packs: must be auto or a whole number of at most 1000000, got 1e+30"),
     ("task.dimension", 10**7, "task.dimension: must be small enough that clients x dimension^2 is at most 100000000"),
     ("task.clients", 10**400, "task.clients: must be in [1, 10000000], got clients=a number of about 401 digits"),
-    (
-        ("x" * 10**6,),
-        1,
-        "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx ...: unknown key: known are adaptation, ",
-    ),
-    (
-        ("methods", 0, "space", "x" * 10**6),
-        1,
-        "methods[0].space.xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx",
-    ),
+    (("x" * 10**6,), 1, f"{'x' * 55} ...: unknown key: known are adaptation, "),
+    (("methods", 0, "space", "x" * 10**6), 1, f"methods[0].space.{'x' * 55}"),
     ("methods[0].name", "fedavg" * 170_000, "methods[0].label: must be 1 to 50 letters, digits, '_' or '-', "),
     ("sampler", "tpe" * 300_000, 'sampler: no sampler "tpetpetpetpetpetpetpetpetpetpetpetpetpetpetpetpetpetpet'),
     ("task.name", "x" * 10**6, 'task.name: no task "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx ...'),
     ("objective", {"quality": "x" * 10**6}, "objective.quality: must be a metric of task quadratic (loss, "),
-    (("task", 3), 1, "task.3: keys must be strings"),
     (("9" * 5000,), {3: 1}, "9999999999999999999999999999999999999999999999999999999 ....3: keys must be strings"),
     (("task", "\ud800"), 1, 'task: must not hold half a character (\\ud800 to \\udfff), got "\\ud800"'),
     (("task", "x"), json.loads("[" * 70 + "]" * 70), "task: must be nested at most 64 deep, got more"),
@@ -134,12 +120,11 @@ def test_what_is_too_large_is_refused_by_its_key(path, value, message):
 
 
 def test_a_pack_too_wide_for_any_machine():
-    task = {"name": "digits", "clients": 10, "model": {"name": "mlp", "hidden": [1_000_000]}}
-    document = STUDY | {"task": task} | {"objective": {"quality": "test_loss"}, "resources": {"packs": 64}}
-    assert refused(document | {"budget": {"trials_per_method": 50, "rounds": 20}}) == (
-        "resources.packs: must be smaller: parameters x clients of a round x trials of a pack must be at most "
-        "34359738368, got 75000010 x 10 x 50"
-    )
+    task = {"name": "digits", "clients": 10, "model": {"name": "mlp", "hidden": [3_000_000]}}
+    document = STUDY | {"task": task, "objective": {"quality": "test_loss"}}
+    said = refused(document | {"resources": {"packs": 64}})
+    assert said.startswith("resources.packs: must be smaller: parameters x clients of a round x trials of a pack must")
+    assert said.endswith("got 225000010 x 10 x 16")
     assert Study.from_json(document | {"resources": {"packs": 8}}).check() == []
 
 

@@ -245,15 +245,9 @@ def test_sizes_in_a_space_are_those_of_each_configurations_trial():
     ("space", "own", "problem"),
     [
         ({"clients_per_round": {"choice": [1, 4]}}, {}, "space.clients_per_round: must be at most 3, the clients of"),
-        ({"clients_per_round": {"int": [0, 2]}}, {}, "space.clients_per_round: must be at least 1, got "),
         ({"batch_size": {"float": [1, 4]}}, {}, "space.batch_size: batch_size is a whole number; use int"),
-        ({"batch_size": {"choice": [1.5]}}, {}, "space.batch_size: must be a whole number, got "),
         ({"batchsize": 5}, {}, "space.batchsize: unknown hyperparameter of fedsgd: did you mean batch_size?"),
-        (
-            {"batch_size": 5},
-            {"batch_size": 5},
-            "batch_size: must not be given beside space.batch_size, got both: leave",
-        ),
+        ({"batch_size": 5}, {"batch_size": 5}, "batch_size: must not be given beside space.batch_size, got both"),
         ({"batch_size": 5}, {"start": [{"batch_size": 6}]}, "start[0].batch_size: must lie in its space 5, got 6"),
     ],
 )
@@ -312,8 +306,6 @@ def test_the_largest_cohort_of_a_space_decides_whether_packs_fit():
     ("own", "problem"),
     [
         ({"clients_per_round": 4}, "methods[1].clients_per_round: must be at most 3, the clients of the task, got"),
-        ({"clients_per_round": 0}, "methods[1].clients_per_round: must be at least 1, got clients_per_round=0"),
-        ({"eval_every": 5}, "budget.rungs: must not begin before the first evaluation, after round 5, got 2"),
         ({"dtype": "float32"}, "methods[1].dtype: unknown key: known are "),
     ],
 )

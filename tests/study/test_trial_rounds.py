@@ -65,12 +65,8 @@ def test_rungs_are_at_the_same_fractions_of_the_budget() -> None:
     auto = study(budget={**BUDGET, "rungs": "auto"})
     entry = auto.methods[0]
     assert auto.rungs == {"fedavg": (6_666, 20_000, 60_000)}
-    assert [
-        trial_budget(auto, entry, {"local_steps": n, "client_lr": 1, "server_lr": 1}).rung_rounds for n in (1, 20)
-    ] == [
-        (67, 200, 600),
-        (4, 10, 30),
-    ]
+    found = [trial_budget(auto, entry, {"local_steps": n, "client_lr": 1, "server_lr": 1}) for n in (1, 20)]
+    assert [own.rung_rounds for own in found] == [(67, 200, 600), (4, 10, 30)]
     given = study(budget={**BUDGET, "rungs": {"at": [15_000, 30_000], "rule": "extrapolation"}})
     own = trial_budget(given, entry, {"local_steps": 20, "client_lr": 1, "server_lr": 1})
     assert (own.rung_rounds, own.rung_rule, own.unit) == ((8, 15, 30), "extrapolation", "rounds")
@@ -103,30 +99,15 @@ def test_what_knows_labels_only_takes_the_mean_over_random_configurations() -> N
     ("changes", "message"),
     [
         ({"budget": {"trials_per_method": 8}}, "budget.rounds: must be given, or examples, tokens or client_gradients"),
-        (
-            {"budget": {**BUDGET, "rounds": 5}},
-            "budget.examples: must be left out beside rounds: a trial has a budget in one unit",
-        ),
+        ({"budget": {**BUDGET, "rounds": 5}}, "budget.examples: must be left out beside rounds"),
         (
             {"budget": {**BUDGET, "examples": 1_999}},
-            "budget.examples: must leave room for a round of fedavg, got 2,000 examples a round with local_steps=20",
+            "budget.examples: must leave room for a round of fedavg, got 2,000",
         ),
-        (
-            {"budget": {"trials_per_method": 8, "tokens": 10**9}},
-            "budget.tokens: must be a task of tokens for a budget of tokens, got digits",
-        ),
-        (
-            {"budget": {**BUDGET, "rungs": [10, 20]}},
-            "budget.rungs: must be at least a round apart in every trial of fedavg, got [10, 20] of 60,000 examples",
-        ),
-        (
-            {"budget": {**BUDGET, "rungs": "auto"}, "eval_every": 5},
-            "budget.rungs: must not begin before the first evaluation, after round 5, got round 4 of fedavg",
-        ),
-        (
-            {"methods": [{"name": "fedavg", "space": STEPS, "rounds": 5}]},
-            "methods[0].rounds: must be left out with budget.examples",
-        ),
+        ({"budget": {"trials_per_method": 8, "tokens": 10**9}}, "budget.tokens: must be a task of tokens"),
+        ({"budget": {**BUDGET, "rungs": [10, 20]}}, "budget.rungs: must be at least a round apart in every trial"),
+        ({"budget": {**BUDGET, "rungs": "auto"}, "eval_every": 5}, "budget.rungs: must not begin before the first"),
+        ({"methods": [{"name": "fedavg", "space": STEPS, "rounds": 5}]}, "methods[0].rounds: must be left out with"),
         (
             {"budget": {**BUDGET, "examples": 0}, "seed": -1},
             "budget.examples: must be at least 1, got examples=0\nseed:",

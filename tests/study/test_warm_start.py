@@ -28,12 +28,8 @@ def make(*entries, trials=16, sampler="tpe") -> Study:
 
 
 def test_values_are_kept_moved_or_left_to_the_sampler():
-    space = {
-        **SPACE,
-        "local_steps": {"int": [2, 20], "also": [50]},
-        "weight_decay": 0.1,
-        "clip_norm": {"choice": [None, 1.0]},
-    }
+    space = {**SPACE, "local_steps": {"int": [2, 20], "also": [50]}}
+    space |= {"weight_decay": 0.1, "clip_norm": {"choice": [None, 1.0]}}
     new = make(entry(space=space, constraints=["client_lr * server_lr <= 5"]))
     recommended = [
         {"client_lr": 0.0, "server_lr": 1.0, "local_steps": 100},
@@ -50,11 +46,8 @@ def test_values_are_kept_moved_or_left_to_the_sampler():
     ]
     assert started.check() == new.check()
     assert started.fingerprint() != new.fingerprint()
-    choices = warm_started(
-        make(entry()),
-        make(entry()),
-        {"fedavg": [{"local_steps": 25}, {"local_steps": 40}, {"local_steps": "x", "server_lr": 1}]},
-    )
+    points = [{"local_steps": 25}, {"local_steps": 40}, {"local_steps": "x", "server_lr": 1}]
+    choices = warm_started(make(entry()), make(entry()), {"fedavg": points})
     assert choices.methods[0].start == [{"local_steps": 10}, {"local_steps": 100}, {"server_lr": 1.0}]  # by ratio
 
 
