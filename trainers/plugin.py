@@ -7,7 +7,7 @@
     report      ModelView, RoundView
     task        Problem, Examples, Quadratics, TaskSettings; Federated, FederatedKeys, Pool, divide, labelled, examples,
                 choose_model, settings_of, partitions, Rows; check, describe, join; data_dir, MissingDataError
-    model       Model, Network, settings_from, examples_of, classes_of, outputs_of; Affine, CrossEntropy
+    model       Model, Network, settings_from, examples_of, outputs_of; Affine, CrossEntropy
                 an oracle of its own: Oracle, Batch, Group, client_major, replicas
 
 `trainers.run.run` trains a plug-in, `trainers.registry` finds it. Everything else in trainers may change at any time.
@@ -41,7 +41,7 @@ from trainers.hyperparameters import check, describe, join, tunable, withdrawn
 from trainers.models._affine import Affine
 from trainers.models._losses import CrossEntropy
 from trainers.models._network import Network
-from trainers.models._problem import classes_of, examples_of, outputs_of, settings_from
+from trainers.models._problem import examples_of, outputs_of, settings_from
 from trainers.problem import Examples, Problem, Quadratics, Task, TaskSettings
 from trainers.spelling import hint
 from trainers.trial import mixed_values
@@ -53,7 +53,7 @@ __all__ = [
     "Local", "LocalSteps", "LocalWork", "Method", "MissingDataError", "MixedLoss", "Model", "ModelBuilder",
     "ModelView", "Network", "Optimizer", "Oracle", "Pool", "Problem", "Quadratics", "ReportModule", "RoundGradients",
     "RoundView", "Rows", "Schedule", "ServerSteps", "SpecError", "State", "StepPlan", "Task", "TaskSettings", "check",
-    "choose_model", "classes_of", "client_major", "data_dir", "describe", "divide", "examples", "examples_of", "hint",
+    "choose_model", "client_major", "data_dir", "describe", "divide", "examples", "examples_of", "hint",
     "join", "labelled", "last_step_only", "merge", "mixed_values", "outputs_of", "partitions", "replicas",
     "server_branch", "settings_from", "settings_of", "shown", "tunable", "withdrawn",
 ]

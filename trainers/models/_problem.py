@@ -22,12 +22,10 @@ def examples_of(problem: Problem) -> Examples:
 
 
 def outputs_of(problem: Problem) -> int:
-    """Numbers that a module must return for an example, or for a position: classes, tokens, or numbers to predict."""
-    return targets_of(problem, examples_of(problem)).outputs
+    """Numbers that a module must return for an example, or for a position: classes, tokens, or numbers to predict.
 
-
-def classes_of(problem: Problem) -> int:
-    """The number of classes: as given by the task, else the largest class plus one."""
+    The number of classes is as given by the task, else the largest class plus one.
+    """
     return targets_of(problem, examples_of(problem)).outputs
 
 

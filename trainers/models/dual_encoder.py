@@ -27,7 +27,7 @@ from torch import Tensor, nn
 
 from trainers.hyperparameters import tunable
 from trainers.models._network import Network
-from trainers.models._problem import classes_of, settings_from
+from trainers.models._problem import outputs_of, settings_from
 from trainers.models._targets import OwnLosses
 from trainers.problem import Examples, Problem, Regulariser
 
@@ -97,7 +97,7 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
     """The model of a problem with histories of items, or of the server's part of it without data."""
     settings = settings_from(Settings, problem)
     if not isinstance(problem.train, Regulariser):
-        items = classes_of(problem)
+        items = outputs_of(problem)
         return Network(problem, lambda: _Towers(settings.embedding, items), dtype, device, by_item=True)
     items, weight = int(problem.model_settings["classes"]), problem.train.weight
     none = np.zeros(1, np.int64)

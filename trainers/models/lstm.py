@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from trainers.hyperparameters import tunable
 from trainers.models._network import Network
-from trainers.models._problem import classes_of, settings_from
+from trainers.models._problem import outputs_of, settings_from
 from trainers.problem import Problem
 
 TARGETS = "tokens"
@@ -57,5 +57,5 @@ class _Recurrent(nn.Module):
 
 def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network:
     """The model of a problem with tokens as inputs and targets."""
-    settings, tokens = settings_from(Settings, problem), classes_of(problem)
+    settings, tokens = settings_from(Settings, problem), outputs_of(problem)
     return Network(problem, lambda: _Recurrent(settings, tokens), dtype, device)

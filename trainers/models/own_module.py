@@ -27,7 +27,7 @@ from trainers.engine.memory import ran_out
 from trainers.errors import SpecError
 from trainers.hyperparameters import check, join, tunable
 from trainers.models._network import Network
-from trainers.models._problem import classes_of, examples_of, outputs_of
+from trainers.models._problem import examples_of, outputs_of
 from trainers.own_function import beside, checked_arguments, digest, load, said, source_of
 from trainers.problem import Problem
 from trainers.values import shown
@@ -95,7 +95,7 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
     train = examples_of(problem)
     offered: dict[str, Any] = {"shape": tuple(train.inputs.shape[1:]), "outputs": outputs_of(problem)}
     if train.kind != "numbers":
-        offered["classes"] = classes_of(problem)
+        offered["classes"] = outputs_of(problem)
     if "vocabulary" in settings:
         offered["vocabulary"] = settings["vocabulary"]
     arguments = checked_arguments(function, settings["arguments"], offered, path)

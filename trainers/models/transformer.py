@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from trainers.errors import SpecError
 from trainers.hyperparameters import tunable
 from trainers.models._network import Network
-from trainers.models._problem import classes_of, examples_of, settings_from
+from trainers.models._problem import examples_of, outputs_of, settings_from
 from trainers.problem import Problem
 
 TARGETS = "tokens"
@@ -122,5 +122,5 @@ def build(problem: Problem, dtype: torch.dtype, device: torch.device) -> Network
             f"width={settings.width}",
             "task.model.heads",
         )
-    tokens, positions = classes_of(problem), examples_of(problem).inputs.shape[1]
+    tokens, positions = outputs_of(problem), examples_of(problem).inputs.shape[1]
     return Network(problem, lambda: _Transformer(settings, tokens, positions), dtype, device)
