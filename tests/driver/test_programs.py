@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -255,16 +256,13 @@ def test_its_environment_has_no_token_but_its_own_secrets(
 ) -> None:
     for name, token in TOKENS.items():
         monkeypatch.setenv(name, token)
-    keys: dict[str, Any] = {"secrets": ["WANDB_API_KEY"], "env": {"LEVEL": "3"}}
-    document = trial_of(f"env > {tmp_path}/printed; {GOOD}", tmp_path, **keys)
+    script = f"env > {tmp_path}/printed; {GOOD}"
+    document = trial_of(script, tmp_path, secrets=["WANDB_API_KEY"], env={"LEVEL": "3"})
     place = str(tmp_path / "trial")
     if where == "on a service":
         document["program"]["folder"] = ""
-    pack = ProgramPack(PackJob("pack", document, "", place=place, files=str(tmp_path)))
-    try:
+    with closing(ProgramPack(PackJob("pack", document, "", place=place, files=str(tmp_path)))) as pack:
         assert len(lines_of(pack)) == 2
-    finally:
-        pack.close()
     printed = (tmp_path / "printed").read_text()
     seen = dict(line.split("=", 1) for line in printed.splitlines() if "=" in line)
     token = TOKENS.get(secret, TOKENS["DRIFTLINE_SECRET_HF_KEY"])

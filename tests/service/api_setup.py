@@ -73,8 +73,7 @@ def running(store: Store, **options: Any) -> Iterator[Service]:
     """A service over the store, until the block ends."""
     tokens = Tokens(TOKENS, b"secret", store=store, issuer=options.pop("issuer", None))
     where = {name: options.pop(name) for name in ("loopback", "host", "port", "trusted_proxies") if name in options}
-    arguments: dict[str, Any] = {"check": check, "frontier": FakeFrontier(), "poll_s": 0.02, **options}
-    app = create_app(store, tokens, **arguments)
+    app = create_app(store, tokens, **{"check": check, "frontier": FakeFrontier(), "poll_s": 0.02, **options})
     add_pages(app)
     with Server(app, **where) as server:
         yield Service(store, server, tokens)

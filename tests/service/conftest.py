@@ -79,8 +79,7 @@ def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A migrated database without rows, of every kind one after the other."""
     if request.param == "sqlite":
         return f"sqlite:///{empty_database(tmp_path / 'driftline.db')}"
-    server: Postgresql = request.getfixturevalue("postgresql")
-    return server.emptied()
+    return request.getfixturevalue("postgresql").emptied()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -88,8 +87,7 @@ def new_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A database that was never opened, of every kind one after the other."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'new.db'}"
-    server: Postgresql = request.getfixturevalue("postgresql")
-    return server.fresh()
+    return request.getfixturevalue("postgresql").fresh()
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -35,8 +36,7 @@ def npz(path: Path) -> dict[str, Any]:
 
 
 def test_the_answers_are_those_of_the_check_itself(folder: Path, sqlite_store: Store) -> None:
-    checks = CheckProcesses([folder], urls=["https://data.example.org/sets/"])
-    try:
+    with closing(CheckProcesses([folder], urls=["https://data.example.org/sets/"])) as checks:
         assert checks(POINTS) == study_checks.check(POINTS)
         at_url = {"name": "data", "path": "https://data.example.org/sets/a.csv", "inputs": ["a"]}
         assert f"task.path: {study_checks.AT_URL}" in checks(POINTS | {"task": at_url}).remarks
@@ -61,8 +61,6 @@ def test_the_answers_are_those_of_the_check_itself(folder: Path, sqlite_store: S
         assert len(started) == 1  # one after the other need only one
         if sys.platform == "linux":
             assert Path(f"/proc/{started[0].pid}/oom_score_adj").read_text() == "1000\n"  # the API is not killed first
-    finally:
-        checks.close()
     assert started[0].returncode is not None
 
 
@@ -70,16 +68,13 @@ def test_a_check_that_needs_too_much_memory_is_refused_and_a_process_without_stu
     rng = np.random.default_rng(0)
     path = folder / "large.npz"
     np.savez(path, x=rng.normal(size=(40_000, 500)), y=np.arange(40_000) % 2, client=np.arange(40_000) % 4)  # 160 MB
-    checks = CheckProcesses([folder], most_bytes=2**26, idle_seconds=0.5)
-    try:
+    with closing(CheckProcesses([folder], most_bytes=2**26, idle_seconds=0.5)) as checks:
         with pytest.raises(InvalidSpec, match=r"must|could not be checked"):
             checks(npz(path))
         assert checks(POINTS) == study_checks.check(POINTS)
         (last,) = [process._running for process in checks._processes if process._running is not None]
         until(lambda: last.poll() is not None)
         assert last.returncode == 0
-    finally:
-        checks.close()
 
 
 def test_all_checks_fit_into_the_container_beside_the_api(tmp_path: Path) -> None:

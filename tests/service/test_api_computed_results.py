@@ -2,6 +2,7 @@
 
 import json
 import random
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -87,33 +88,30 @@ def address(sqlite_store: Store) -> str:
 
 def test_results_of_large_studies_are_the_same_from_a_process(sqlite_store: Store, address: str) -> None:
     study = stored(sqlite_store, 0)
-    process = ResultProcess(sqlite_store, address, here_rounds=100)
-    try:
+    with closing(ResultProcess(sqlite_store, address, here_rounds=100)) as process:
         body = process.frontier(study)
         assert json.loads(body.raw) == json.loads(Body.json(computed_frontier(sqlite_store, study)))
         assert process.page(study) == computed_page(sqlite_store, study)
         with pytest.raises(NotFound):
             process.frontier("nobody")
-    finally:
-        process.close()
 
 
 def test_a_result_that_takes_too_much_memory_is_refused_at_once_from_then_on(
     sqlite_store: Store, address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     study = stored(sqlite_store, 0)
-    process = ResultProcess(sqlite_store, address, here_rounds=100, most_bytes=2**20)
-    try:
-        with running(sqlite_store, frontier=process.frontier, page=process.page) as service, service.http() as http:
-            for _ in range(2):
-                answer = http.get(f"/v1/studies/{study}/frontier")
-                assert answer.status_code == 503
-                assert "at most 1 MiB of memory and 300 s in the API" in answer.json()["detail"]
-                assert "give the API's container more memory, or compute it on your own" in answer.json()["detail"]
-                monkeypatch.setattr(ChildProcess, "ask", None)  # not asked again
-            assert http.get(f"/v1/studies/{study}").status_code == 200
-    finally:
-        process.close()
+    with (
+        closing(ResultProcess(sqlite_store, address, here_rounds=100, most_bytes=2**20)) as process,
+        running(sqlite_store, frontier=process.frontier, page=process.page) as service,
+        service.http() as http,
+    ):
+        for _ in range(2):
+            answer = http.get(f"/v1/studies/{study}/frontier")
+            assert answer.status_code == 503
+            assert "at most 1 MiB of memory and 300 s in the API" in answer.json()["detail"]
+            assert "give the API's container more memory, or compute it on your own" in answer.json()["detail"]
+            monkeypatch.setattr(ChildProcess, "ask", None)  # not asked again
+        assert http.get(f"/v1/studies/{study}").status_code == 200
 
 
 def test_a_page_of_long_curves_has_fewer_trials(sqlite_store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

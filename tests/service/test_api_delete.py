@@ -1,7 +1,5 @@
 """Deleting studies over a real server."""
 
-from collections.abc import Callable
-
 import pytest
 
 from driftline.errors import NotFound
@@ -41,8 +39,7 @@ def test_every_wish_wakes_a_scheduler_in_the_same_process(sqlite_store: Store) -
     woken: list[int] = []
     with running(sqlite_store, wake=lambda: woken.append(1)) as service, service.client() as client:
         study = client.create(SPEC).id
-        wishes: list[Callable[[str], object]] = [client.pause, client.resume, client.cancel, client.delete]
-        for before, wish in enumerate(wishes, 1):
+        for before, wish in enumerate((client.pause, client.resume, client.cancel, client.delete), 1):
             assert len(woken) == before
             wish(study)
     assert len(woken) == 5

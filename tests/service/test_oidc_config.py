@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -87,16 +88,13 @@ def test_a_service_knows_who_signed_in(tmp_path: Path, issuer: Issuer) -> None:
     file = tmp_path / "oidc.json"
     file.write_text(json.dumps(issuer.config(jwks_url=f"{issuer.url}/keys", name_claim="preferred_username")))
     values = {"DRIFTLINE_HOME": str(tmp_path / "home"), "DRIFTLINE_OIDC": str(file), "DRIFTLINE_MLFLOW_URL": "none"}
-    service = compose.Service(read_service(values), host="127.0.0.1", port=0, only="api")
-    try:
+    with closing(compose.Service(read_service(values), host="127.0.0.1", port=0, only="api")) as service:
         admin = (tmp_path / "home" / "admin-token").read_text().strip()
         signed = issuer.token(preferred_username="ann")
         for token, named in ((signed, ("ann", "vision")), (admin, ("admin token", "default"))):
             with ApiClient(service.url, token) as client:
                 who = client.whoami()
             assert (who.name, who.project) == named
-    finally:
-        service.close()
 
 
 def test_a_service_without_it_loads_no_cryptography() -> None:
@@ -117,8 +115,7 @@ def test_keys_that_are_none(issuer: Issuer) -> None:
     issuer.answer = always(200, {"keys": [*bad, "text", good]})
     assert IssuerKeys(issuer.url, f"{issuer.url}/keys").find("first", "ES256").key_id == "first"
     short = Key("first", "RS256")
-    bodies: list[dict[str, Any]] = [{"keys": "none"}, {}]
-    for body in bodies:
+    for body in ({"keys": "none"}, {}):
         issuer.answer = always(200, body)
         with pytest.raises(Unavailable, match="must hold a list of keys"):
             IssuerKeys(issuer.url, f"{issuer.url}/keys").find(short.kid, "RS256")

@@ -47,9 +47,8 @@ def test_a_population_of_another_size_proposes_other_trials() -> None:
     ids=["two-objectives", "categories", "extra-points", "one-hyperparameter"],
 )
 def test_what_it_cannot_search_is_refused(space: Space, objectives: tuple[str, ...], line: str) -> None:
-    with pytest.raises(InvalidSpec) as refused:
+    with pytest.raises(InvalidSpec, match=f"^{line}"):
         build("cmaes", space, objectives, 0)
-    assert str(refused.value).startswith(line)
 
 
 def test_a_study_that_it_cannot_search_is_refused_before_it_runs() -> None:

@@ -1,5 +1,7 @@
 """No sampler proposes a configuration that breaks a constraint, and each stays reproducible."""
 
+import random
+
 import pytest
 
 from driftline.errors import InvalidSpec
@@ -27,9 +29,9 @@ def values_of(setting):
     return {"quality": setting["client_lr"] * setting["local_steps"], "speed": setting["local_steps"] / 50}
 
 
-def search(sampler, numbers):
+def search(sampler, numbers, running):
     """Finishes a trial whenever three are running; returns what is proposed."""
-    proposed, running = [], []
+    proposed = []
     for number in numbers:
         proposed.append(sampler.ask(number))
         running.append((number, proposed[-1]))
@@ -41,14 +43,16 @@ def search(sampler, numbers):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_no_proposal_breaks_a_constraint(name):
+def test_no_proposal_breaks_a_constraint_and_a_rebuilt_sampler_goes_on(name):
     space = SPACE if name in ("gp", "cmaes") else {**SPACE, "prox": Choice(("a", "b"))}
     if name == "cmaes":
         space = {**SPACE, "client_lr": Float(0, 10)}
     objectives = OBJECTIVES[:1] if name in ("cmaes", "staged") else OBJECTIVES
     start = [{"local_steps": 10}, {"client_lr": 0.0}]
+    more = {"start": start, "constraints": CONSTRAINTS}
     end = 12 if name == "gp" else 24
-    proposed = search(build(name, space, objectives, 7, start=start, constraints=CONSTRAINTS), range(end))
+    sampler, running = build(name, space, objectives, 7, **more), []
+    proposed = search(sampler, range(end), running)
     assert [setting | point for setting, point in zip(proposed, start, strict=False)] == proposed[:2]
     for setting in proposed:
         assert setting.keys() == space.keys()
@@ -56,6 +60,16 @@ def test_no_proposal_breaks_a_constraint(name):
         assert all_hold(CONSTRAINTS, setting)
     if name in ("random", "quasi_random", "tpe"):
         assert len({str(setting) for setting in proposed}) == end
+    rebuilt = build(name, dict(reversed(space.items())), objectives, 7, **more)
+    history = list(enumerate(proposed))
+    random.Random(0).shuffle(history)
+    for number, setting in history:
+        if (number, setting) in running:
+            rebuilt.pending(number, setting)
+        else:
+            values = values_of(setting)
+            rebuilt.tell(number, setting, values, diverged=values is None)
+    assert rebuilt.ask(end) == sampler.ask(end)
 
 
 @pytest.mark.parametrize("name", ["random", "quasi_random"])
