@@ -6,7 +6,6 @@ import platform
 import re
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -88,7 +87,8 @@ def test_a_task_reaches_no_secret_of_the_service(tmp_path: Path, monkeypatch: py
     database = f"sqlite:///{tmp_path / 'data' / 'service.db'}"
     names = {"HOME": str(home), "MLFLOW_URL": "none", "DATABASE_URL": database}
     settings = read_service({f"DRIFTLINE_{name}": value for name, value in names.items()})
-    with closing(compose.Service(settings, host="127.0.0.1", port=0, only="api")) as service:
+    service = compose.Service(settings, host="127.0.0.1", port=0, only="api")
+    try:
         port = int(service.url.rpartition(":")[2])
         (plugins / "spy.py").write_text(SPY.format(home=str(home), port=port, around=str(tmp_path)))
         assert (home / "secret").exists()
@@ -102,6 +102,8 @@ def test_a_task_reaches_no_secret_of_the_service(tmp_path: Path, monkeypatch: py
             }
             with pytest.raises(DriftlineError) as answer:
                 client.create(study)
+    finally:
+        service.close()
     report = json.loads(str(answer.value).partition("REPORT")[2].splitlines()[0])
     assert report["data"] == "data"
     assert set(report["environment"]) & set(SECRETS) == set()

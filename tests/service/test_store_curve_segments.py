@@ -76,6 +76,7 @@ def test_full_segments_have_no_head() -> None:
     full = add(encode(whole(255))[0], encode(part(whole(256), 255, 256))[0])
     assert (heads(full), decode(full)) == ([], whole(256))
     assert add(b"", encode(whole(256))[0]) == full
+    assert sealed(full) is full
 
 
 def test_a_segment_lacks_what_another_one_has() -> None:
