@@ -309,7 +309,7 @@ class Network:
     def _losses(self, data: Mapping[str, Tensor]) -> Tensor:
         if self.rounding is not None:
             return self._functional_losses(dict(self.module.named_parameters()), data)
-        return self.kind.losses(self._called(lambda: self.module(*self._asked(data)), data), data["targets"])
+        return self.kind.losses(self._called(lambda: self.module(*self._arguments(data)), data), data["targets"])
 
     def _functional_losses(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
         if self.rounding is not None:
@@ -325,9 +325,9 @@ class Network:
         return tensor.to(self.rounding) if tensor.is_floating_point() else tensor
 
     def _functional_scores(self, tensors: Mapping[str, Tensor], data: Mapping[str, Tensor]) -> Tensor:
-        return self._called(lambda: torch.func.functional_call(self.module, dict(tensors), self._asked(data)), data)
+        return self._called(lambda: torch.func.functional_call(self.module, dict(tensors), self._arguments(data)), data)
 
-    def _asked(self, data: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
+    def _arguments(self, data: Mapping[str, Tensor]) -> tuple[Tensor, ...]:
         """The arguments of the module."""
         return (data["inputs"], data["targets"]) if self.by_item else (data["inputs"],)
 
