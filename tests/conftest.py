@@ -30,6 +30,9 @@ settings.load_profile("driftline")
 # Ray gives its workers a niceness of 15: beside whatever else a busy machine does, they would starve for minutes.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
+# What this run of pytest is told so (`--last-failed` in .ci/run) is not meant for those that tests start.
+os.environ.pop("PYTEST_ADDOPTS", None)
+
 
 def not_fast() -> list[Path]:
     """The files and folders that `--fast` leaves out."""
