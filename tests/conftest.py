@@ -30,9 +30,6 @@ settings.load_profile("driftline")
 # Ray gives its workers a niceness of 15: beside whatever else a busy machine does, they would starve for minutes.
 os.environ.setdefault("RAY_worker_niceness", "0")
 
-# What this run of pytest is told so (`--last-failed` in .ci/run) is not meant for those that tests start.
-os.environ.pop("PYTEST_ADDOPTS", None)
-
 
 def not_fast() -> list[Path]:
     """The files and folders that `--fast` leaves out."""
@@ -121,3 +118,9 @@ def in_words(value: Any) -> str:
         case None | str() | float() | int() if not isinstance(value, int) or abs(value) < 10**18:
             return str(value)
     return type(value).__name__
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _own_options() -> None:
+    """What this run of pytest is told in the environment (`--last-failed` in .ci/run) does not reach those it starts."""
+    os.environ.pop("PYTEST_ADDOPTS", None)
