@@ -122,5 +122,5 @@ def in_words(value: Any) -> str:
 
 @pytest.fixture(scope="session", autouse=True)
 def _own_options() -> None:
-    """What this run of pytest is told in the environment (`--last-failed` in .ci/run) does not reach those it starts."""
+    """What this run of pytest is told in the environment (`--last-failed` in .ci/run) does not reach what it starts."""
     os.environ.pop("PYTEST_ADDOPTS", None)
