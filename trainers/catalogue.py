@@ -172,10 +172,7 @@ def _section(title: str, registry: Registry[Configured], *, exchanges: bool) -> 
         if not described:
             yield "Nothing to set.\n"
             continue
-        yield from _table(
-            ("hyperparameter", "what it is", "range", "unit", "default", "limit case"),
-            (_row(item, registry[name]) for item in described),
-        )
+        yield from _table(_HEADS, (_row(item, registry[name]) for item in described))
         for setting, reason in withdrawals(registry[name].Hyper).items():
             yield f"No `{setting}`: {reason}.\n"
 

@@ -1,9 +1,9 @@
 """Finds and loads a function that a document names: `net.py:make` in a file, `mypackage.net:make` in a package.
 
 A single file is loaded by its path, so that no other file in its folder hides a module of Python or of an installed
-package, and nothing is written to the folder. A file in a folder with `__init__.py` is a module of that package, which
-may import its other modules. A digest of the single file, or of all Python files of the package, tells whether the code
-has changed since an earlier run.
+package. A file in a folder with `__init__.py` is a module of that package, which may import its other modules. Nothing is
+written to either folder. A digest of the single file, or of all Python files of the package, tells whether the code has
+changed since an earlier run.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import sys
 import traceback
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.machinery import ModuleSpec, PathFinder
+from importlib.machinery import EXTENSION_SUFFIXES, ExtensionFileLoader, FileFinder, ModuleSpec, SourceFileLoader
 from importlib.metadata import entry_points
 from importlib.util import find_spec, module_from_spec
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from trainers.errors import MissingDataError, SpecError
@@ -337,9 +337,11 @@ def _within(package: Path, file: Path, sha256: str, path: str) -> ModuleType:
     dotted = ".".join(parts[:-1] if file.name == _INIT else parts)
     if _own.get(top) != sha256:
         _forget(top)
-        spec = PathFinder.find_spec(top, [str(package.parent)])
+        spec = _finder(package.parent).find_spec(top)
         if spec is None or spec.loader is None:
             raise ImportError(f"no package {top}")
+        for folder in (package, *(path for path in package.rglob("*") if path.is_dir())):
+            sys.path_importer_cache[str(folder)] = _finder(folder)
         module = module_from_spec(spec)
         sys.modules[top], _own[top] = module, sha256
         try:
@@ -348,6 +350,19 @@ def _within(package: Path, file: Path, sha256: str, path: str) -> ModuleType:
             _forget(top)
             raise
     return importlib.import_module(dotted)
+
+
+class _SourceLoader(SourceFileLoader):
+    """Neither writes bytecode beside the source nor reads it: bytecode misses a change of a file within a second."""
+
+    def get_code(self, fullname: str) -> CodeType:
+        path = self.get_filename(fullname)
+        code: CodeType = self.source_to_code(self.get_data(path), path)
+        return code
+
+
+def _finder(folder: Path) -> FileFinder:
+    return FileFinder(str(folder), (ExtensionFileLoader, EXTENSION_SUFFIXES), (_SourceLoader, [_SUFFIX]))
 
 
 def _forget(top: str) -> None:

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -117,22 +116,6 @@ def read(source: str) -> Any:
         raise SpecError(f"{name} must hold a JSON document: {error}") from error
 
 
-def finite(value: Any) -> Any:
-    """The value with None in place of numbers that are not finite, so that it is valid JSON.
-
-    Examples:
-        >>> finite({"train_loss": float("nan"), "params": [1.0, float("inf")]})
-        {'train_loss': None, 'params': [1.0, None]}
-    """
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: finite(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [finite(item) for item in value]
-    return value
-
-
 def _train(spec: TrialSpec, pack: Pack, checkpoint: Path | None, signals: _Signals) -> int:
     """Prints lines until the pack is done or a signal arrives; a checkpoint is never ahead of the printed lines."""
     saved = time.monotonic()
@@ -188,7 +171,7 @@ def _lines(spec: TrialSpec, pack: Pack) -> Iterator[dict[str, Any]]:
 
 def _chunk(spec: TrialSpec, pack: Pack) -> Iterator[dict[str, Any]]:
     for line in pack.advance(seconds=_CHUNK_SECONDS):
-        yield finite(line if spec.listed else {key: value for key, value in line.items() if key != "member"})
+        yield line if spec.listed else {key: value for key, value in line.items() if key != "member"}
 
 
 class _Signals:

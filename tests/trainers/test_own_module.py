@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import sys
 from collections.abc import Callable, Iterator
@@ -238,6 +239,28 @@ def test_a_file_in_a_package_imports_its_other_modules(folder: Path, monkeypatch
     changed = parse(trial("vectors", {"module": "ownpackage.inner.net:make"}))
     assert changed.canonical["task"]["model"]["sha256"] != named["sha256"]
     assert Pack.from_spec(changed, device="cpu").torch_modules()[0][1].out_features == 9  # type: ignore[index]
+
+
+def test_a_package_is_read_from_its_sources_and_nothing_is_written_beside_them(folder: Path) -> None:
+    (folder / "ownpackage" / "inner").mkdir(parents=True)
+    sizes = folder / "ownpackage" / "inner" / "sizes.py"
+    for file, text in (
+        (folder / "ownpackage" / "__init__.py", ""),
+        (folder / "ownpackage" / "inner" / "__init__.py", ""),
+        (sizes, "WIDTH = 7\n"),
+        (
+            folder / "ownpackage" / "net.py",
+            "from torch import nn\n\n\ndef make(classes):\n    from .inner.sizes import WIDTH\n\n"
+            "    return nn.Sequential(nn.Flatten(), nn.Linear(24, WIDTH), nn.Linear(WIDTH, classes))\n",
+        ),
+    ):
+        file.write_text(text)
+    for width in (7, 9):
+        sizes.write_text(f"WIDTH = {width}\n")
+        os.utime(sizes, ns=(10**9 + width, 10**9 + width))  # as if both were written in the same second
+        pack = Pack.from_spec(parse(trial("vectors", {"module": "ownpackage/net.py:make"})), device="cpu")
+        assert pack.torch_modules()[0][1].out_features == width  # type: ignore[index]
+    assert not list(folder.rglob("__pycache__"))
 
 
 def test_nothing_beside_a_module_hides_a_module_of_python(folder: Path) -> None:

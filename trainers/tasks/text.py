@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainers.data import partitions
 from trainers.data.central_choice import DOC
@@ -123,9 +124,9 @@ def parse(document: Mapping[str, Any], path: str) -> _TextTask:
         raise SpecError(f"{key_path} must be that of the tokens, {tokens.sha256}, got {values['sha256']!r}", key_path)
     values["sha256"] = tokens.sha256
     windows = Windows.of(tokens.offsets, values["context"], values["test_fraction"])
-    rows, test = _chosen(windows, tokens, values, path)
-    owners = None if texts.single else windows.owners
     of_server = windows.owners >= tokens.server
+    rows, test = _chosen(windows, of_server, tokens, values, path)
+    owners = None if texts.single else windows.owners
     central = rows[of_server[rows]] if server else None
     pool = Pool(None, rows[~of_server[rows]], owners, unnatural="a single file", server=central)
     parts, central = divide(values, pool, path)
@@ -234,10 +235,12 @@ def _fill_size(values: dict[str, Any], path: str) -> None:
         )
 
 
-def _chosen(windows: Windows, tokens: EncodedTexts, values: Mapping[str, Any], path: str) -> tuple[Rows, Rows]:
+def _chosen(
+    windows: Windows, of_server: NDArray[np.bool_], tokens: EncodedTexts, values: Mapping[str, Any], path: str
+) -> tuple[Rows, Rows]:
     """(windows for training, windows for testing) of the drawn sources."""
     key_path, context, seed = join(path, "context"), values["context"], values["split_seed"]
-    of_server, lengths = windows.owners >= tokens.server, np.diff(tokens.offsets)
+    lengths = np.diff(tokens.offsets)
     for owner, group, mask in (
         ("", lengths[: tokens.server], ~of_server),
         (" of the server's", lengths[tokens.server :], of_server),
