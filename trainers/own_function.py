@@ -1,9 +1,9 @@
 """Finds and loads a function that a document names: `net.py:make` in a file, `mypackage.net:make` in a package.
 
 A single file is loaded by its path, so that no other file in its folder hides a module of Python or of an installed
-package. A file in a folder with `__init__.py` is a module of that package, which may import its other modules. Nothing is
-written to either folder. A digest of the single file, or of all Python files of the package, tells whether the code has
-changed since an earlier run.
+package. A file in a folder with `__init__.py` is a module of that package, which may import its other modules. Nothing
+is written to either folder. A digest of the single file, or of all Python files of the package, tells whether the code
+has changed since an earlier run.
 """
 
 from __future__ import annotations

@@ -244,17 +244,12 @@ def test_a_file_in_a_package_imports_its_other_modules(folder: Path, monkeypatch
 def test_a_package_is_read_from_its_sources_and_nothing_is_written_beside_them(folder: Path) -> None:
     (folder / "ownpackage" / "inner").mkdir(parents=True)
     sizes = folder / "ownpackage" / "inner" / "sizes.py"
-    for file, text in (
-        (folder / "ownpackage" / "__init__.py", ""),
-        (folder / "ownpackage" / "inner" / "__init__.py", ""),
-        (sizes, "WIDTH = 7\n"),
-        (
-            folder / "ownpackage" / "net.py",
-            "from torch import nn\n\n\ndef make(classes):\n    from .inner.sizes import WIDTH\n\n"
-            "    return nn.Sequential(nn.Flatten(), nn.Linear(24, WIDTH), nn.Linear(WIDTH, classes))\n",
-        ),
-    ):
-        file.write_text(text)
+    (folder / "ownpackage" / "__init__.py").touch()
+    (folder / "ownpackage" / "inner" / "__init__.py").touch()
+    (folder / "ownpackage" / "net.py").write_text(
+        "from torch import nn\n\n\ndef make(classes):\n    from .inner.sizes import WIDTH as width\n\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(24, width), nn.Linear(width, classes))\n"
+    )
     for width in (7, 9):
         sizes.write_text(f"WIDTH = {width}\n")
         os.utime(sizes, ns=(10**9 + width, 10**9 + width))  # as if both were written in the same second

@@ -79,6 +79,7 @@ def labels(rows: int) -> str:
 KINDS: dict[str, tuple[str, str, Callable[[int], str], str | Callable[[int], str], str]] = {
     "digits": ("own.csv", ",".join(f"x{place}" for place in range(40)) + ",y,client\n", digits, "", '",{'),
     "strings": ("own.csv", "a,b,city,y,client\n", strings, "", ',"'),
+    "gzipped digits": ("own.csv.gz", ",".join(f"x{place}" for place in range(40)) + ",y,client\n", digits, "", ',"'),
     "gzipped": ("own.csv.gz", ",".join(f"x{place}" for place in range(10)) + ",y,client\n", floats, "", ',"'),
     "lines": ("own.jsonl", "", line, "", '",{'),
     "leaf": ("own.json", '{"user_data": {', user, "}}", '",{'),

@@ -7,9 +7,9 @@ found, and the file is read again with them, so that types depend on the values 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from itertools import chain
 from typing import Any
 
 from trainers import disk_cache
@@ -26,14 +26,13 @@ Loosen = Callable[[Types, str], Types | None]
 _FIRST, _LARGEST = 2**18, 2**20  # bytes to parse at once, in which a row must fit; Arrow reads 32 times as far ahead
 _STRADDLES = "straddling"  # in Arrow's error about a row that does not fit
 _OF_ANOTHER_TYPE = ("conversion error", "Failed to convert", "changed from")  # in Arrow's errors about a value
-_SMALL = 2**20  # bytes of a file whose table is held in memory
+_SMALL = 2**20  # bytes of a table that is held in memory
 
 
-def transcribed(path: Path, read: Read, find: Find, loosen: Loosen = lambda types, error: None) -> Any:
+def transcribed(read: Read, find: Find, loosen: Loosen = lambda types, error: None) -> Any:
     """A file as a `pyarrow.Table`, mapped from a file without a name if it is large and there is a cache with room.
 
     Args:
-        path: of the file.
         read: reads the file.
         find: finds the types that fit the whole file.
         loosen: widens types that `find` found too narrow.
@@ -51,7 +50,7 @@ def transcribed(path: Path, read: Read, find: Find, loosen: Loosen = lambda type
         try:
             if search and types is None:
                 types = find(block)
-            return _written(path, read(block, types), cached)
+            return _written(read(block, types), cached)
         except _NoRoom:
             cached = False
         except pa.ArrowInvalid as error:
@@ -74,18 +73,23 @@ class _NoRoom(Exception):
     """The disk of the cache is full."""
 
 
-def _written(path: Path, read: Iterator[Any], cached: bool) -> Any:
+def _written(read: Iterator[Any], cached: bool) -> Any:
     """The table of a schema and its batches."""
     import pyarrow as pa
 
     schema = next(read)
-    file = disk_cache.unnamed() if cached and path.stat().st_size > _SMALL else None
+    batches: list[Any] = []
+    size = 0
+    while size <= _SMALL and (batch := next(read, None)) is not None:
+        batches.append(batch)
+        size += batch.nbytes
+    file = disk_cache.unnamed() if cached and size > _SMALL else None
     if file is None:
-        return pa.Table.from_batches(list(read), schema)
+        return pa.Table.from_batches([*batches, *read], schema)
     try:
         with _room():
             writer = pa.ipc.new_stream(file, schema)
-        for batch in read:
+        for batch in chain(batches, read):
             with _room():
                 writer.write_batch(batch)
         with _room():
@@ -96,6 +100,26 @@ def _written(path: Path, read: Iterator[Any], cached: bool) -> Any:
         with suppress(OSError):  # a full disk may not take the last bytes
             file.close()
     return pa.ipc.open_stream(pa.py_buffer(content)).read_all()
+
+
+def wider(one: Any, other: Any, ladders: Iterable[Sequence[Any]]) -> Any:
+    """The type that holds the values of both types; None if there is none.
+
+    Args:
+        one: a `pyarrow.DataType`.
+        other: a `pyarrow.DataType`.
+        ladders: types of which each holds the values of those before.
+    """
+    import pyarrow as pa
+
+    if one == other or other == pa.null():
+        return one
+    if one == pa.null():
+        return other
+    for ladder in ladders:
+        if one in ladder and other in ladder:
+            return max(one, other, key=ladder.index)
+    return None
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from typing import IO, Any
 
 from trainers.data.gzipped import opened
 from trainers.data.table_files import TableFiles
-from trainers.data.transcription import Types, transcribed
+from trainers.data.transcription import Types, transcribed, wider
 from trainers.values import shown
 
 __all__ = ["FOLDERS", "files", "has_test", "names", "read", "recognises"]
@@ -75,7 +75,7 @@ class _Rows:
 
 
 def _table(path: Path, names: Sequence[str]) -> Any:
-    return transcribed(path, partial(_read, path, names), partial(_types, path, names), partial(_looser, path))
+    return transcribed(partial(_read, path, names), partial(_types, path, names), partial(_looser, path))
 
 
 def _read(path: Path, names: Sequence[str], block: int, types: Types | None) -> Iterator[Any]:
@@ -138,20 +138,16 @@ def _both(one: Any, other: Any) -> Any:
     import pyarrow as pa
 
     second, second_utc, nano, nano_utc = _ladder()[5:9]
-    wider = (
+    ladders = (
         (pa.int64(), pa.bool_()),  # 0 and 1 are booleans, too
         (pa.int64(), pa.float64()),
         (pa.date32(), second, nano),
         (second_utc, nano_utc),
     )
-    if pa.null() in (one, other):
-        return other if one == pa.null() else one
-    for kinds in wider:
-        if one in kinds and other in kinds:
-            return max(one, other, key=kinds.index)
-    if pa.binary() in (one, other):
-        return pa.binary()
-    return one if one == other else pa.string()
+    both = wider(one, other, ladders)
+    if both is None:
+        return pa.binary() if pa.binary() in (one, other) else pa.string()
+    return both
 
 
 def _looser(path: Path, types: Types, error: str) -> Types | None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from trainers.data.gzipped import opened
 from trainers.data.table_files import TableFiles
-from trainers.data.transcription import Types, transcribed
+from trainers.data.transcription import Types, transcribed, wider
 
 __all__ = ["FOLDERS", "files", "has_test", "names", "read", "recognises"]
 
@@ -31,7 +31,7 @@ def _names(path: Path) -> Sequence[str]:
 
 
 def _table(path: Path, names: Sequence[str]) -> Any:
-    return transcribed(path, partial(_read, path, names), partial(_types, path, names))
+    return transcribed(partial(_read, path, names), partial(_types, path, names))
 
 
 def _read(path: Path, names: Sequence[str], block: int, types: Types | None) -> Iterator[Any]:
@@ -89,8 +89,8 @@ def _both(one: Any, other: Any) -> Any:
 
     if pa.types.is_list(one) and pa.types.is_list(other):
         return pa.list_(_both(one.value_type, other.value_type))
-    wider = {pa.null(): (other,), pa.int64(): (pa.float64(),), pa.timestamp("s"): (pa.string(),)}
-    return other if other in wider.get(one, ()) else one
+    both = wider(one, other, ((pa.int64(), pa.float64()), (pa.timestamp("s"), pa.string())))
+    return one if both is None else both
 
 
 _FILES = TableFiles((".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz"), _names, _table)
