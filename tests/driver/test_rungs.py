@@ -154,6 +154,12 @@ def test_equal_trials_continue_by_number():
     climbs = [alike(number, 0, 1.0, 1.0) for number in range(9)]
     assert promoted(Halving(), climbs, 0) == {0, 1, 2}
     assert promoted(Halving(), climbs, 1) == {0}
+    assert goals(Halving(), RUNGS, climbs)[0] == Goal(RUNGS - 1), "nothing is decided at the last rung"
+
+
+def test_a_trial_that_is_ahead_waits_for_one_of_its_generation_that_is_tried_again():
+    ahead, again = Climb(0, 0, (Arrival((1.0,)),) * 2, passed=1), Climb(1, 0)
+    assert goals(Halving(), RUNGS, [ahead, again]) == {0: Goal(1), 1: Goal(0)}
 
 
 def test_one_objective_is_enough():

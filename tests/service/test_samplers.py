@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from driftline.errors import InvalidSpec
 from driftline.study import sampler as samplers
 from search_spaces import spaces
-from search_spaces.constraints import Constraint
+from search_spaces.constraints import Constraint, all_hold
 from search_spaces.parameters import Choice, Float, Int
 from service.samplers.build import build
 
@@ -201,5 +201,6 @@ def test_no_configuration_comes_twice_while_there_are_others(name, rows):
         first = len(tried)
         tried += [sampler.ask(number) for number in range(first, min(first + 4, count))]
     assert len({(each["a"], each["b"]) for each in tried}) == count
-    assert all(space[key].contains(value) for each in tried for key, value in each.items())
-    assert sampler.ask(count).keys() == space.keys()  # afterwards they come again
+    again = sampler.ask(count)  # afterwards they come again
+    assert all(space[key].contains(value) for each in [*tried, again] for key, value in each.items())
+    assert all(all_hold(constraints, each) for each in [*tried, again])

@@ -211,6 +211,28 @@ def test_a_launcher_that_is_away_or_cannot_remove_logs_is_asked_again(
     assert (files.launcher.forgotten, files.left(), files.store.deletions.pending("files", 9)) == ([study], set(), [])
 
 
+@pytest.mark.parametrize("answer", [Seen(True), OSError("no route")], ids=["alive", "error"])
+def test_a_driver_of_a_deleted_study_is_asked_about_once_a_minute(
+    files: StudyFiles, monkeypatch: pytest.MonkeyPatch, answer: Seen | Exception
+) -> None:
+    study, asked = files.ended("PAUSED"), []
+    files.store.deletions.request(study)
+
+    def seen(study_id: str) -> Seen:
+        asked.append(files.clock.now - begin)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(files.launcher, "seen", seen)
+    begin = files.clock.now
+    for moment in (0, 0, 0, SWEEP_S - 1, SWEEP_S):
+        files.clock.now = begin + moment
+        files.worker.step()
+        until(lambda: files.worker._removal is None or files.worker._removal.done())
+    assert asked == [0, SWEEP_S]
+
+
 def test_a_storage_that_hangs_holds_up_nothing_else(files: StudyFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     answers = threading.Event()
     clear = checkpoints.clear

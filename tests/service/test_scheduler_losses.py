@@ -6,7 +6,7 @@ import pytest
 
 from driftline.errors import DriftlineError, Forbidden, InvalidSpec, NotFound, StaleDriver, Unavailable
 from service.launchers.base import Launch, Seen
-from service.scheduler.reconcile import Stop
+from service.scheduler.reconcile import Action, Kill, Lost, Stop
 from service.store.store import Store
 
 from .conftest import Clock
@@ -119,6 +119,28 @@ def test_a_driver_that_hangs_is_killed_and_replaced_once_it_has_ended(store: Sto
     loop.step()
     assert launcher.running[name][1] == 2
     assert store.leases.driven()[0].deaths == 1
+
+
+@pytest.mark.parametrize("driver", ["starting", "silent", "released"])
+def test_a_clock_that_is_set_gives_a_driver_neither_more_time_nor_less(store: Store, clock: Clock, driver: str) -> None:
+    steady = Clock()
+    name, launcher = make(store, clock), FakeLauncher()
+    loop = scheduler(store, launcher, steady=steady, start_seconds=60.0, back_seconds=60.0)
+
+    def after(seconds: float) -> list[Action]:
+        clock.now += seconds
+        steady.now += seconds
+        return loop.step()
+
+    after(0)
+    if driver != "starting":
+        store.leases.acquire(name, "elsewhere/1")
+    if driver == "released":
+        store.leases.release(name, 1, "SUCCEEDED")
+    assert after(31 if driver == "silent" else 0) == []
+    clock.now += 3600
+    assert [after(seconds) for seconds in (0, 30, 30)] == [[], [], []]
+    assert {type(action) for action in after(1)} == ({Stop} if driver == "released" else {Lost, Kill})
 
 
 def test_a_scheduler_that_takes_over_recognises_what_runs(store: Store, clock: Clock) -> None:

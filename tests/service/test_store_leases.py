@@ -27,7 +27,7 @@ def test_one_driver_at_a_time(store: Store, clock: Clock) -> None:
     clock.now += 29
     with pytest.raises(Conflict):
         store.leases.acquire(study, "third-host/1")
-    clock.now += 2
+    clock.now += 1
     assert store.leases.acquire(study, "third-host/1").attempt == 2
     assert [(one.attempt, one.held, one.deaths) for one in store.leases.driven()] == [(2, True, 0)]
 
