@@ -29,8 +29,8 @@ from trainers import ADVICE, cost_named, nearest, shown
 
 Json = Mapping[str, Any]
 _HOLDS_0 = "the interval of the difference holds 0"
-_SIGNS = "a test by sign flips finds no difference"
-UNDECIDED = (_HOLDS_0, _SIGNS)
+SIGNS = "a test by sign flips finds no difference"
+UNDECIDED = (_HOLDS_0, SIGNS)
 """Reasons against a verdict that a test could have given."""
 
 MOST_LABELS = 20
@@ -340,7 +340,7 @@ def _reasons(claim: _Claim, test: Test | None, pairs: int, p_holm: float) -> lis
     if p_holm > 1 - LEVEL:
         return [_HOLDS_0]
     if isinstance(test, Paired) and test.p_signs > 1 - LEVEL:
-        return [_SIGNS]
+        return [SIGNS]
     return []
 
 

@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from driftline.results.comparison import CLAIMS, Family, along, compare, family_of
+from driftline.results.comparison import CLAIMS, SIGNS, Family, along, compare, family_of
 from driftline.results.curves import Array, TrialCurve
 from driftline.results.document import grid
 from driftline.results.paired_tests import LEVEL, paired, welch
@@ -137,13 +137,18 @@ def _compared(statement: Statement, a: str, b: str, document: Json, family: Fami
     if statement.within is not None:
         return _sided(low + statement.within, high + statement.within), why
     if statement.at is None and claim["verdict"] is None:
-        return "undecided", why
+        return _doubted(_sided(low, high), why, *claim["reasons"])
     return _sided(low, high), why
 
 
 def _sided(low: float, high: float) -> Outcome:
     """What an interval says of a number that should be positive."""
     return "agrees" if low > 0 else "disagrees" if high < 0 else "undecided"
+
+
+def _doubted(outcome: Outcome, why: str, *reasons: str) -> tuple[Outcome, str]:
+    """Undecided, with the reasons against a verdict if the interval alone would have given this outcome."""
+    return "undecided", "; ".join([why, *reasons] if outcome != "undecided" else [why])
 
 
 def _level(within: float, low: float, high: float) -> Outcome:
@@ -231,8 +236,8 @@ def _smaller(one: Mapping[int, float], other: Mapping[int, float], pairs: bool) 
     low, high = test.interval(LEVEL)
     numbers = [f"{math.exp(value):.3g}" if ratios else f"{value:+.3g}" for value in (test.mean, low, high)]
     size = "{} times ({} to {})" if ratios else "by {} ({} to {})"
-    outcome = _sided(-high, -low) if p <= 1 - LEVEL else "undecided"
-    return outcome, f"{size.format(*numbers)} over {least} seeds{'' if pairs else ' each'}"
+    outcome, why = _sided(-high, -low), f"{size.format(*numbers)} over {least} seeds{'' if pairs else ' each'}"
+    return (outcome, why) if p <= 1 - LEVEL else _doubted(outcome, why, SIGNS)
 
 
 def _grows(chosen: Sequence[Mapping[int, float]], statement: Statement) -> tuple[Outcome, str]:
@@ -249,17 +254,24 @@ def _grows(chosen: Sequence[Mapping[int, float]], statement: Statement) -> tuple
     test = paired(slopes.tolist())
     assert test is not None
     low, high = test.interval(LEVEL)
-    outcome = _sided(low, high) if _signs_p(slopes) <= 1 - LEVEL else "undecided"
     medians = zip(statement.over or (), 10 ** np.median(table, axis=1), strict=True)
     listed = ", ".join(f"{label} {value:.3g}" for label, value in medians)
     mean, least, most = (f"{10**value:.3g}" for value in (test.mean, low, high))
-    return outcome, f"{mean} times a label ({least} to {most}) over {len(searches)} searches; {listed}"
+    why = f"{mean} times a label ({least} to {most}) over {len(searches)} searches; {listed}"
+    outcome, count, one_way = _sided(low, high), len(searches), _of_one_sign(slopes)
+    if _signs_p(count, one_way) <= 1 - LEVEL:
+        return outcome, why
+    return _doubted(outcome, why, f"only {one_way} of {count} slopes have one sign, too few for a sign test")
 
 
-def _signs_p(values: Array) -> float:
-    """Two-sided p value of the sign test, in which values of 0 count against the sign that is more frequent."""
-    count, most = len(values), max(int((values > 1e-9).sum()), int((values < -1e-9).sum()))
-    return min(1.0, sum(math.comb(count, more) for more in range(most, count + 1)) * 2.0 ** (1 - count))
+def _of_one_sign(values: Array) -> int:
+    """How many values have the sign that is more frequent; those of 0 have none."""
+    return max(int((values > 1e-9).sum()), int((values < -1e-9).sum()))
+
+
+def _signs_p(count: int, of_one_sign: int) -> float:
+    """Two-sided p value of the sign test of `count` values of which so many have one sign."""
+    return min(1.0, sum(math.comb(count, more) for more in range(of_one_sign, count + 1)) * 2.0 ** (1 - count))
 
 
 def _best(name: str, label: str, metric: str, curves: Sequence[TrialCurve]) -> dict[int, float]:

@@ -51,6 +51,15 @@ def test_ahead(a: list[float], b: list[float], outcome: str, at: float | None) -
     assert found.why.endswith("over 6 seeds" if len(a) == 6 else "it needs at least 6 seeds or searches, and has 5")
 
 
+def test_an_interval_above_0_that_does_not_decide_says_why() -> None:
+    """Five of six differences are equal: by the t interval evidence, by sign flips at most 4 of 64."""
+    nearly = [low + by for low, by in zip(LOW, [0.1, 0.1, 0.1, 0.1, 0.1, -0.005], strict=True)]
+    found = said(ending(a=nearly, b=LOW), ahead=["a", "b"])
+    assert found.outcome == "undecided"
+    assert found.why.endswith("over 6 seeds; a test by sign flips finds no difference")
+    assert float(found.why.split("(")[1].split()[0]) > 0
+
+
 def test_at_a_cost_where_nothing_differs_nothing_is_decided() -> None:
     assert said(ending(a=HIGH, b=LOW), ahead=["a", "b"], at=0.34).outcome == "undecided"
 
@@ -233,7 +242,8 @@ def test_the_largest_value_that_trains_grows(one: list[float], other: list[float
     assert found.outcome == outcome
     assert found.statement == "largest client_lr that trains grows over a, b"
     if len(one) == 6 and 0.0 not in other:
-        assert found.why.endswith(f"over 6 searches; a {np.median(one):g}, b {np.median(other):g}")
+        tied = "; only 5 of 6 slopes have one sign, too few for a sign test" if other == [1.0] * 5 + [0.3] else ""
+        assert found.why.endswith(f"over 6 searches; a {np.median(one):g}, b {np.median(other):g}{tied}")
     else:
         assert found.why == "it needs at least 6 searches, and has 5"
 
