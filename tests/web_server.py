@@ -13,6 +13,34 @@ from typing import Any
 Answer = Callable[[http.server.BaseHTTPRequestHandler], None]
 
 
+class QuietHandler(http.server.BaseHTTPRequestHandler):
+    """Answers requests, and logs none."""
+
+    def log_message(self, *_: Any) -> None:
+        """Says nothing."""
+
+
+@contextmanager
+def port_of(handler: type[QuietHandler], secure: ssl.SSLContext | None = None) -> Iterator[int]:
+    """The port of 127.0.0.1 on which a server with this handler listens, until the block ends."""
+
+    class Server(http.server.ThreadingHTTPServer):
+        def handle_error(self, *_: Any) -> None:
+            """Clients that leave are expected."""
+
+    server = Server(("127.0.0.1", 0), handler)
+    if secure is not None:
+        server.socket = secure.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
+    thread = threading.Thread(target=functools.partial(server.serve_forever, poll_interval=0.01))
+    thread.start()
+    try:
+        yield server.server_port
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
 class WebServer:
     """A running server.
 
@@ -42,7 +70,7 @@ def serving(secure: ssl.SSLContext | None = None) -> Iterator[WebServer]:
     """A server until the block ends."""
     found = WebServer()
 
-    class Handler(http.server.BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             found.asked.append(self.path)
             found.answers.get(self.path, functools.partial(_sent, b"", 404, {}))(self)
@@ -50,25 +78,8 @@ def serving(secure: ssl.SSLContext | None = None) -> Iterator[WebServer]:
         def do_HEAD(self) -> None:
             found.answers.get(self.path, functools.partial(_sent, b"", 404, {}))(self)
 
-        def log_message(self, *_: Any) -> None:
-            """Says nothing."""
-
-    class Server(http.server.ThreadingHTTPServer):
-        def handle_error(self, *_: Any) -> None:
-            """Clients that leave are expected."""
-
-    server = Server(("127.0.0.1", 0), Handler)
-    if secure is not None:
-        server.socket = secure.wrap_socket(server.socket, server_side=True, do_handshake_on_connect=False)
-    found.port = server.server_port
-    thread = threading.Thread(target=functools.partial(server.serve_forever, poll_interval=0.01))
-    thread.start()
-    try:
+    with port_of(Handler, secure) as found.port:
         yield found
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
 
 
 def _sent(body: bytes, status: int, headers: dict[str, str], handler: http.server.BaseHTTPRequestHandler) -> None:

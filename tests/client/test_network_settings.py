@@ -1,9 +1,7 @@
 """Proxies and certificates of the environment: which connection uses them, and the line when they are wrong."""
 
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx
 import pytest
@@ -12,6 +10,7 @@ from driftline.client.connection import Connection
 from driftline.client.driver_client import DriverClient
 from driftline.client.network_settings import proxy_for
 from driftline.errors import InvalidSpec, Unavailable
+from tests.web_server import QuietHandler, port_of
 
 VARIABLES = [f"{name}_PROXY" for name in ("HTTP", "HTTPS", "ALL", "NO")] + ["SSL_CERT_FILE", "SSL_CERT_DIR"]
 
@@ -23,7 +22,7 @@ def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name.lower(), raising=False)
 
 
-class Refuses(BaseHTTPRequestHandler):
+class Refuses(QuietHandler):
     """A proxy that lets nobody through."""
 
     status = 407
@@ -31,18 +30,11 @@ class Refuses(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_error(self.status)
 
-    def log_message(self, *_: object) -> None:
-        pass
-
 
 @pytest.fixture
 def proxy() -> Iterator[str]:
-    with HTTPServer(("127.0.0.1", 0), Refuses) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    with port_of(Refuses) as port:
+        yield f"127.0.0.1:{port}"
 
 
 def used(url: str, **environ: str) -> str:

@@ -88,7 +88,7 @@ class Begun(NamedTuple):
 def running(home: Path, word: str, variable: str = "DRIFTLINE_HOME") -> list[int]:
     """Processes of the service with this home, drivers' and Ray's included, whose command line has this in it.
 
-    Another variable than this one may have the home as its value.
+    Another variable than this one may have the home, or another path, as its value.
     """
     found = []
     for entry in Path("/proc").glob("[0-9]*"):

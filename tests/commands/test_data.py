@@ -10,12 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from driftline.errors import InvalidSpec
 from driftline.study.check import check
 from driftline.study.spec import Study
-from service.cli.main import app
+from tests.command_line import printed, refusal
 from trainers.engine.packs.pack import Pack
 from trainers.trial.document import parse as parse_trial
 
@@ -123,23 +122,17 @@ def own(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.Monk
     return str(request.param)
 
 
-def output(*arguments: str) -> str:
-    result = CliRunner().invoke(app, list(arguments), catch_exceptions=False)
-    assert result.exit_code == 0
-    return result.output
-
-
 def test_a_description_and_a_study_that_trains(own: str) -> None:
     _, keys, said = KINDS[own]
-    table = output("data", "describe", own, "--plot", "own.svg")
+    table = printed("data", "describe", own, "--plot", "own.svg")
     for line in said:
         assert line in table
     assert Path("own.svg").read_text().startswith("<?xml")
-    document = json.loads(output("data", "describe", own, "--json"))
+    document = json.loads(printed("data", "describe", own, "--json"))
     assert document["clients"] == len(document["sizes"])
     assert (document["label_skew"] is None) == (own not in LABELLED)
     assert sum(document["labels"].values()) in (0, sum(document["sizes"]))
-    output("init", "study.yaml", "--data", own)
+    printed("init", "study.yaml", "--data", own)
     study = Study.from_yaml("study.yaml")
     check(study)
     assert keys.items() <= study.task.items()
@@ -167,10 +160,10 @@ def test_what_is_wrong_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (["data", "describe", "people.csv", "--plot", "own.txt"], "must end in .png, .svg or .pdf, got own.txt"),
         (["init", "study.yaml", "--data", "ragged.csv"], "task.path: ragged.csv: CSV parse error"),
     ):
-        result = CliRunner().invoke(app, arguments)
-        assert isinstance(result.exception, InvalidSpec)
-        assert message in str(result.exception)
-        assert "\n" not in str(result.exception)
-    result = CliRunner().invoke(app, ["data", "describe", "people.csv", "--plot", "taken.png"])
-    assert "taken.png exists and is not overwritten" in str(result.exception)
+        error = refusal(*arguments)
+        assert isinstance(error, InvalidSpec)
+        assert message in str(error)
+        assert "\n" not in str(error)
+    taken = refusal("data", "describe", "people.csv", "--plot", "taken.png")
+    assert "taken.png exists and is not overwritten" in str(taken)
     assert not Path("study.yaml").exists()

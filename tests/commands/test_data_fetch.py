@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import functools
 import gzip
 import hashlib
-import http.server
 import io
 import json
 import os
 import pickle
 import struct
 import tarfile
-import threading
 import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
@@ -21,13 +18,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from driftline.errors import Conflict, InvalidSpec, NotFound, Unavailable
 from service.cli import data_fetch, public_data
 from service.cli.data_fetch import fetch
-from service.cli.main import app
 from service.cli.public_data import PublicData, PublicFile
+from tests.command_line import printed
+from tests.web_server import QuietHandler, port_of
 from trainers.tasks import data as data_task
 
 CONTENT = np.random.default_rng(0).bytes(300_000)
@@ -69,7 +66,7 @@ ARCHIVE = archive()
 FILES = {"a.bin": CONTENT, "b.bin": CONTENT[::-1], "c.tar.gz": ARCHIVE, "gzip.zip": emnist()}
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class Handler(QuietHandler):
     """Serves `FILES`, with ranges; `breaks` is how many answers end after 100,000 bytes."""
 
     breaks = 0
@@ -101,22 +98,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         self.wfile.write(content[start:])
 
-    def log_message(self, *_: Any) -> None:
-        """Says nothing."""
-
 
 @pytest.fixture
 def mirror(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     for name, value in {"breaks": 0, "ranges": True, "asked": []}.items():
         monkeypatch.setattr(Handler, name, value)
     monkeypatch.setattr(data_fetch, "_WAIT_S", 0.0)
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=functools.partial(server.serve_forever, poll_interval=0.01))
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}/data"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with port_of(Handler) as port:
+        yield f"http://127.0.0.1:{port}/data"
 
 
 def public(*names: str, **task: Any) -> PublicData:
@@ -226,13 +215,13 @@ def test_the_command_prints_a_task_that_is_valid(tmp_path: Path, mirror: str, mo
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("DATA_DIR", str(tmp_path / "sets"))
     monkeypatch.setattr(public_data, "PUBLIC", {"tiny": public("c.tar.gz", partition="iid", clients=2, scale="unit")})
-    result = CliRunner().invoke(app, ["data", "fetch", "tiny", "--mirror", mirror], catch_exceptions=False)
-    task = json.loads(result.stdout.splitlines()[-1].removeprefix("task: "))
+    said = printed("data", "fetch", "tiny", "--mirror", mirror)
+    task = json.loads(said.splitlines()[-1].removeprefix("task: "))
     assert task == {"name": "data", "path": "tiny", "partition": "iid", "clients": 2, "scale": "unit"}
     assert data_task.parse(task, "task").clients == 2
-    assert "tiny  about" in CliRunner().invoke(app, ["data", "fetch"]).stdout
+    assert "tiny  about" in printed("data", "fetch")
     with pytest.raises(NotFound, match="no public data set 'tini': known are tiny"):
-        CliRunner().invoke(app, ["data", "fetch", "tini"], catch_exceptions=False)
+        printed("data", "fetch", "tini")
 
 
 @pytest.mark.parametrize("name", public_data.PUBLIC)

@@ -4,42 +4,35 @@ import json
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 from driftline.errors import Conflict, InvalidSpec, NotFound
 from driftline.study.examples import FIRST, examples
 from driftline.study.spec import Study
-from service.cli.main import app
+from tests.command_line import printed, refusal
 
 ROOT = Path(__file__).parents[2]
 
 
-def shown(*arguments: str) -> str:
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
 def test_the_default_is_a_small_study_without_remarks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "driftline run study.yaml" in shown("init")
+    assert "driftline run study.yaml" in printed("init")
     study = Study.from_yaml("study.yaml")
     assert (study.labels, study.task["name"], study.check()) == (("fedavg", "fedprox"), "digits", [])
     assert study.budget.seeds == 6  # a verdict is possible
-    assert "study 'first-study' is valid" in shown("validate", "study.yaml", "--no-estimate")
+    assert "study 'first-study' is valid" in printed("validate", "study.yaml", "--no-estimate")
 
 
 def test_every_example_is_listed_and_written(tmp_path: Path) -> None:
-    listed = json.loads(shown("init", "--list", "--json"))
+    listed = json.loads(printed("init", "--list", "--json"))
     names = [one["name"] for one in listed]
     assert names[0] == FIRST
     assert sorted(names) == sorted(path.stem for path in (ROOT / "examples").glob("*.yaml"))
-    lines = shown("init", "--list").splitlines()
+    lines = printed("init", "--list").splitlines()
     for one, line in zip(listed, lines, strict=True):
         assert one["summary"].startswith(("Compares ", "Searches "))
         assert line.split(maxsplit=1) == [one["name"], one["summary"]]
         file = tmp_path / f"my {one['name']}.yaml"
-        shown("init", str(file), "--from", one["name"])
+        printed("init", str(file), "--from", one["name"])
         assert f"driftline run '{file}'" in file.read_text()
         assert "examples/" not in file.read_text()
         assert Study.from_yaml(file) == Study.from_yaml(examples()[one["name"]])
@@ -48,9 +41,9 @@ def test_every_example_is_listed_and_written(tmp_path: Path) -> None:
 def test_a_file_that_exists_is_left_alone(tmp_path: Path) -> None:
     file = tmp_path / "study.yaml"
     file.write_text("mine")
-    result = CliRunner().invoke(app, ["init", str(file)])
-    assert isinstance(result.exception, Conflict)
-    assert str(result.exception) == f"{file} exists and is not overwritten: give the name of a new file"
+    error = refusal("init", str(file))
+    assert isinstance(error, Conflict)
+    assert str(error) == f"{file} exists and is not overwritten: give the name of a new file"
     assert file.read_text() == "mine"
 
 
@@ -66,6 +59,6 @@ def test_bad_input_writes_nothing(
     arguments: list[str], kind: type[Exception], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["init", *arguments])
-    assert (type(result.exception), str(result.exception)) == (kind, message)
+    error = refusal("init", *arguments)
+    assert (type(error), str(error)) == (kind, message)
     assert list(tmp_path.iterdir()) == []

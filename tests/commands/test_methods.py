@@ -5,24 +5,17 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
 
 from driftline.study.spec import Study
 from search_spaces.presets import trainings
-from service.cli.main import app
+from tests.command_line import printed
 from trainers.registry import methods, optimizers, schedules, tasks
 
 ALL = {"methods": [*methods(), *optimizers(), *schedules(), *trainings()], "tasks": list(tasks())}
 
 
-def shown(*arguments: str) -> str:
-    result = CliRunner().invoke(app, arguments, catch_exceptions=False)
-    assert result.exit_code == 0
-    return result.stdout
-
-
 def read(*arguments: str) -> Any:
-    return json.loads(shown(*arguments, "--json"))
+    return json.loads(printed(*arguments, "--json"))
 
 
 def as_in_a_study(text: str, title: str) -> Any:
@@ -32,7 +25,7 @@ def as_in_a_study(text: str, title: str) -> Any:
 
 @pytest.mark.parametrize("command", ALL)
 def test_the_list_has_a_line_for_each(command: str) -> None:
-    rows = [line.split(maxsplit=1) for line in shown(command).splitlines() if line.startswith("  ")]
+    rows = [line.split(maxsplit=1) for line in printed(command).splitlines() if line.startswith("  ")]
     assert [name for name, _ in rows] == ALL[command]
     assert all(len(summary) > 10 and summary.endswith(".") for _, summary in rows)
     found = read(command)
@@ -42,18 +35,18 @@ def test_the_list_has_a_line_for_each(command: str) -> None:
 
 
 def test_a_preset_is_shown_with_its_entry_and_its_source() -> None:
-    text, [found] = shown("methods", "diloco"), read("methods", "diloco")
+    text, [found] = printed("methods", "diloco"), read("methods", "diloco")
     title = "Stands for the entry, of which a study may change each setting"
     assert as_in_a_study(text, title) == found["entry"] == trainings()["diloco"].entry
     assert f"Source: {found['source']}\n" in text
     both = read("methods", "lookahead")
     assert [one["kind"] for one in both] == ["method", "preset"]
-    assert as_in_a_study(shown("methods", "lookahead"), title) == both[1]["entry"]
+    assert as_in_a_study(printed("methods", "lookahead"), title) == both[1]["entry"]
 
 
 @pytest.mark.parametrize("name", ["fedprox", "plateau"])
 def test_the_default_space_can_be_copied_into_a_study(name: str) -> None:
-    text, [found] = shown("methods", name), read("methods", name)
+    text, [found] = printed("methods", name), read("methods", name)
     space = as_in_a_study(text, "Default search space")
     assert space == found["default_space"]
     entry = {"name": "fedprox"} if name == "fedprox" else {"name": "fedprox", "schedule": {"name": name}}
@@ -64,7 +57,7 @@ def test_the_default_space_can_be_copied_into_a_study(name: str) -> None:
 
 
 def test_an_optimizer_has_a_space_in_each_role() -> None:
-    text, [found] = shown("methods", "adam"), read("methods", "adam")
+    text, [found] = printed("methods", "adam"), read("methods", "adam")
     assert "Serves as: client, server, central, merge.\n" in text
     assert list(found["default_space"]) == ["client", "server", "central", "merge"]
     assert as_in_a_study(text, "Default search space as client") == found["default_space"]["client"]
@@ -78,10 +71,10 @@ def test_a_method_in_full() -> None:
     assert "Li et al. 2020" in found["source"]
     [prox] = [item for item in found["hyperparameters"] if item["name"] == "prox"]
     assert (prox["range"], prox["limit"]) == ("at least 0", "0 is FedAvg")
-    assert "Roles: client, " in shown("methods", "fedprox")
+    assert "Roles: client, " in printed("methods", "fedprox")
 
 
 def test_a_task_in_full() -> None:
     [found] = read("tasks", "digits")
     assert [item["name"] for item in found["settings"]][:2] == ["clients", "partition"]
-    assert "size of the population" in shown("tasks", "digits")
+    assert "size of the population" in printed("tasks", "digits")

@@ -10,6 +10,7 @@ from driftline.errors import DriftlineError, InvalidSpec, NotFound
 from driftline.study.papers import preset, presets
 from service.cli.main import app
 from service.store.store import Store
+from tests.command_line import printed, refusal
 from tests.recorder.stored import Stored
 from tests.results.samples import confirmed
 
@@ -17,17 +18,11 @@ HIGH = [0.90, 0.91, 0.89, 0.92, 0.90, 0.88]
 LOW = [0.80, 0.82, 0.79, 0.80, 0.81, 0.78]
 
 
-def printed(*words: str) -> str:
-    result = CliRunner().invoke(app, ["papers", *words], catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
 def test_the_list_has_every_preset_with_its_statement() -> None:
-    text = " ".join(printed().split())
+    text = " ".join(printed("papers").split())
     for name, one in presets():
         assert f"{name}: {one.figure} {one.statement}" in text
-    assert [row["name"] for row in json.loads(printed("--json"))] == [name for name, _ in presets()]
+    assert [row["name"] for row in json.loads(printed("papers", "--json"))] == [name for name, _ in presets()]
 
 
 @pytest.mark.parametrize(
@@ -40,9 +35,9 @@ def test_the_list_has_every_preset_with_its_statement() -> None:
     ],
 )
 def test_mistakes_are_named(words: str, error: type[DriftlineError], message: str, tmp_path: Path) -> None:
-    with pytest.raises(error) as raised:
-        CliRunner().invoke(app, ["papers", *words.split()], catch_exceptions=False)
-    assert message in str(raised.value)
+    raised = refusal("papers", *words.split())
+    assert isinstance(raised, error)
+    assert message in str(raised)
 
 
 def stored(folder: Path, name: str, panel: str = "", **ends: list[float]) -> None:
@@ -66,19 +61,19 @@ def test_check_says_what_holds_and_by_which_numbers(tmp_path: Path) -> None:
     assert figure == "[B] figure 4: undecided"
     assert last.startswith("  steps_1 ahead of steps_40 over all costs in client_gradients: undecided, ")
     picture = tmp_path / "curves.png"
-    found = json.loads(printed("check", "b-fig4", str(folder), "--json", "--picture", str(picture)))
+    found = json.loads(printed("papers", "check", "b-fig4", str(folder), "--json", "--picture", str(picture)))
     assert picture.read_bytes().startswith(b"\x89PNG")
     (tmp_path / "keys").write_text("two keys")
     (tmp_path / "link.png").symlink_to(tmp_path / "keys")
-    printed("check", "b-fig4", str(folder), "--picture", str(tmp_path / "link.png"))
+    printed("papers", "check", "b-fig4", str(folder), "--picture", str(tmp_path / "link.png"))
     assert (tmp_path / "keys").read_text() == "two keys"
     assert not (tmp_path / "link.png").is_symlink()
     with pytest.raises(InvalidSpec, match=r"--picture: cannot write '.*missing/curves.png': No such file"):
-        printed("check", "b-fig4", str(folder), "--picture", str(tmp_path / "missing" / "curves.png"))
+        printed("papers", "check", "b-fig4", str(folder), "--picture", str(tmp_path / "missing" / "curves.png"))
     outcomes = [row["outcome"] for row in found["panels"][""]]
     assert outcomes == ["undecided", "agrees", "agrees", "undecided"]
     with pytest.raises(InvalidSpec, match=r'DIR: must hold the study of b-fig2, but .* has no label "gradalign"'):
-        printed("check", "b-fig2", str(folder))
+        printed("papers", "check", "b-fig2", str(folder))
 
 
 def test_a_metric_is_compared_with_that_of_another_panel(tmp_path: Path) -> None:
@@ -93,7 +88,7 @@ def test_a_metric_is_compared_with_that_of_another_panel(tmp_path: Path) -> None
             made.add(confirmed([[0.1, 0.3, noise]] * 7, label="mixed", **drawn)[seed : seed + 1])
         made.succeed()
         store.close()
-    found = json.loads(printed("check", "c-fig3", str(tmp_path), "--json"))["panels"]
+    found = json.loads(printed("papers", "check", "c-fig3", str(tmp_path), "--json"))["panels"]
     assert found["smile"] == []
     assert found["characters"][0]["outcome"] == "agrees"
     assert found["characters"][0]["why"].startswith("0.0006 times (")
@@ -102,7 +97,7 @@ def test_a_metric_is_compared_with_that_of_another_panel(tmp_path: Path) -> None
 
 def test_a_panel_that_was_not_run_is_undecided(tmp_path: Path) -> None:
     stored(tmp_path / "iid", "b-fig3", panel="iid", d_0=LOW, **{"d_5e-2": LOW}, d_2=HIGH, d_10=LOW)
-    found = json.loads(printed("check", "b-fig3", str(tmp_path), "--json"))
+    found = json.loads(printed("papers", "check", "b-fig3", str(tmp_path), "--json"))
     assert {(row["outcome"], row["why"]) for row in found["panels"]["one_class"]} == {("undecided", "not run")}
     assert [row["outcome"] for row in found["panels"]["iid"]] == ["agrees", "agrees", "agrees"]
     assert found["outcome"] == "undecided"

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from driftline import Frontier
 from driftline.results.document import Reading, frontier_document
@@ -16,7 +15,7 @@ from driftline.study.spec import Study
 from driftline.study.yaml_files import dumped, parse
 from service.cli import jobs
 from service.cli import run as run_command
-from service.cli.main import app
+from tests.command_line import printed
 from tests.driver.store_client import quadratic
 from tests.results.samples import study as sample_trials
 
@@ -49,14 +48,12 @@ def test_run_starts_from_a_folder(file: Path, first: Frontier, monkeypatch: pyte
     monkeypatch.setattr(run_command, "EmbeddedRun", run)
     monkeypatch.setattr(run_command, "_follow", lambda run, as_json: None)
     monkeypatch.setattr(shortcuts, "frontier", {Path("out/first"): first}.__getitem__)
-    command = ["run", str(file), "--out", "out/second", "--warm-start", "out/first"]
-    CliRunner().invoke(app, command, catch_exceptions=False)
+    printed("run", str(file), "--out", "out/second", "--warm-start", "out/first")
     assert begun["study"] == first.warm_started(Study.from_yaml(file)) != Study.from_yaml(file)
     assert Study.from_json(parse(begun["source"])) == begun["study"]
 
     monkeypatch.delenv("DRIFTLINE_RAY_ADDRESS", raising=False)
-    command = ["run", str(file), "--out", "out/third", "--seed", "7", "--cores", "3"]
-    CliRunner().invoke(app, command, catch_exceptions=False)
+    printed("run", str(file), "--out", "out/third", "--seed", "7", "--cores", "3")
     assert begun["study"].seed == Study.from_json(parse(begun["source"])).seed == 7
     assert begun["cores"] == 3
 
@@ -65,8 +62,7 @@ def test_validate_checks_the_study_that_would_begin(
     file: Path, first: Frontier, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shortcuts, "frontier", {"out/first": first}.__getitem__)
-    command = ["validate", str(file), "--no-estimate", "--json", "--warm-start", "out/first"]
-    checked = json.loads(CliRunner().invoke(app, command, catch_exceptions=False).stdout)
+    checked = json.loads(printed("validate", str(file), "--no-estimate", "--json", "--warm-start", "out/first"))
     assert checked["spec"] == first.warm_started(Study.from_yaml(file)).to_json()
 
 
@@ -79,6 +75,5 @@ def test_submit_starts_from_a_study(file: Path, first: Frontier, monkeypatch: py
 
     client = SimpleNamespace(job={"first": SimpleNamespace(frontier=lambda: first)}.__getitem__, submit=submit)
     monkeypatch.setattr(jobs, "connected", lambda url, token_file: nullcontext(client))
-    shown = CliRunner().invoke(app, ["submit", str(file), "--warm-start", "first"], catch_exceptions=False)
-    assert shown.stdout == "second\n"
+    assert printed("submit", str(file), "--warm-start", "first") == "second\n"
     assert begun == [first.warm_started(Study.from_yaml(file))]

@@ -1,6 +1,5 @@
 """Trials of a program that spans several nodes."""
 
-import contextlib
 import json
 import os
 import subprocess
@@ -15,6 +14,7 @@ from driftline.errors import InvalidSpec
 from driftline.study.spec import Study
 from service.driver.programs.node_run import NodeFault, TrialNode
 from service.driver.programs.report_lines import ProgramError
+from tests.commands.processes import running
 from tests.driver.shell_programs import GOOD, Started, lines_of
 from tests.driver.store_client import StoreClient, quadratic
 from tests.driver.test_search import curves, ran
@@ -129,7 +129,7 @@ def test_torch_distributed_over_two_nodes_equals_one_node_also_under_torchrun_an
         assert "Ray is ready: 1 worker of 1 CPU on each of 2 nodes" in found["lines"]
         assert "ended with exit code 7 on node 1" in done.stderr + done.stdout
         assert not list(Path(folder).glob("driftline-trial-*")), "later trials have removed what died workers left"
-        until(lambda: not running(f"HELD={folder}/held"))
+        until(lambda: not running(Path(folder) / "held", "", "HELD"))
     assert sum(found["attempts"]) >= 4  # two trials, and a fault of each kind
     for number, columns in (*found["curves"].items(), *found["torchrun"].items()):
         own = alone[number]
@@ -138,13 +138,3 @@ def test_torch_distributed_over_two_nodes_equals_one_node_also_under_torchrun_an
             assert columns[name] == own[name], f"trial {number}: {name}"
     for both in (found["curves"], found["torchrun"]):
         assert {len(columns["round"]) for columns in both.values()} == {2, 4}
-
-
-def running(variable: str) -> list[str]:
-    """Processes with a variable in their environment."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if variable.encode() in (entry / "environ").read_bytes().split(b"\0"):
-                found.append(entry.name)
-    return found

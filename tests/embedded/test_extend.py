@@ -5,15 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 from driftline import Client, Study
 from driftline.errors import Conflict, InvalidSpec, NotFound
 from driftline.sdk.job import Job
-from service.cli.main import app
 from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.local_studies import EmbeddedJob
 from tests import mlflow_warnings
+from tests.command_line import printed, refusal
 from tests.commands.conftest import STUDY, Drivers
 from tests.embedded.stored import in_mlflow, shown
 from tests.waiting import until
@@ -120,9 +119,7 @@ def test_failed_trials_of_a_folder_run_again(without_ray: Drivers, tmp_path: Pat
         taken = attempts(job)
         job.retry(failed[0]).wait()
         assert [trial for trial, row in rows(folder).items() if row["state"] == "FAILED"] == failed[1:]
-    retried = CliRunner().invoke(app, ["retry", str(folder)])  # and another day, in another process
-    assert retried.exit_code == 0, retried.output
-    assert "fedavg: recommendations" in retried.stdout
+    assert "fedavg: recommendations" in printed("retry", str(folder))  # and another day, in another process
     assert {row["state"] for row in rows(folder).values()} == {"COMPLETE"}
     assert set(ends(folder)) == {"FINISHED"}
     with Client(out=tmp_path) as client:
@@ -131,12 +128,10 @@ def test_failed_trials_of_a_folder_run_again(without_ray: Drivers, tmp_path: Pat
             trial: int(trial in failed) for trial in taken
         }
         assert all(not method["failed"] for method in client.job("small").frontier().data["methods"].values())
-    more = CliRunner().invoke(app, ["extend", str(folder), "--trials", "4"])
-    assert more.exit_code == 0, more.output
-    assert "fedavg: recommendations" in more.stdout
+    assert "fedavg: recommendations" in printed("extend", str(folder), "--trials", "4")
     assert len([row for row in rows(folder).values() if row["phase"] == "search"]) == 2 * 4
     assert budgets(folder) == ["4"]
     with pytest.raises(InvalidSpec, match=r"driftline extend \S+ --trials 5 "), Client(out=tmp_path) as client:
         client.submit(Study(**{**STUDY, "budget": {**STUDY["budget"], "trials_per_method": 5}}))
-    assert isinstance(CliRunner().invoke(app, ["retry", str(folder)]).exception, Conflict)
-    assert isinstance(CliRunner().invoke(app, ["retry", str(folder), "--trial", "x"]).exception, NotFound)
+    assert isinstance(refusal("retry", str(folder)), Conflict)
+    assert isinstance(refusal("retry", str(folder), "--trial", "x"), NotFound)

@@ -27,6 +27,7 @@ from service.embedded.folder import CHECKPOINTS, DATABASE, LOCK, LOG, Folder, pu
 from service.embedded.folder_results import stored_log, stored_study
 from service.embedded.local_studies import WatchedJob
 from service.log_file import FORMAT, VisibleFormatter
+from tests.command_line import printed
 from tests.driver.store_client import quadratic
 from tests.waiting import until
 
@@ -171,14 +172,12 @@ def test_logs_of_a_folder(folder: Path) -> None:
         "2026-01-02 03:04:06,000 ERROR service.driver.lifecycle: the driver failed\n"
         "Traceback (most recent call last):\n"
     )
-    shown = CliRunner().invoke(app, ["logs", str(folder)])
-    assert shown.exit_code == 0, shown.output
-    assert [line[19:] for line in shown.stdout.splitlines()] == [
+    assert [line[19:] for line in printed("logs", str(folder)).splitlines()] == [
         " INFO    starting Ray",
         " ERROR   the driver failed",
         " ERROR   Traceback (most recent call last):",
     ]
-    rows = [json.loads(line) for line in CliRunner().invoke(app, ["logs", str(folder), "--json"]).stdout.splitlines()]
+    rows = [json.loads(line) for line in printed("logs", str(folder), "--json").splitlines()]
     assert [(row["id"], row["level"]) for row in rows] == [(1, "info"), (2, "error"), (3, "error")]
     assert rows[1]["at"].endswith("06Z")
     with Client(out=folder.parent) as client:

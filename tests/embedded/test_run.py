@@ -24,6 +24,7 @@ from service.embedded.embedded_run import EmbeddedRun
 from service.embedded.folder_results import stored_link
 from service.store.store import Store
 from tests import mlflow_warnings
+from tests.command_line import printed, refusal
 from tests.embedded.stored import in_mlflow, shown
 from tests.waiting import until
 
@@ -262,12 +263,10 @@ def test_modelled_time_is_read_from_the_stored_counters(out: Path) -> None:
     assert found == {number: pytest.approx(a_round * rounds) for number, rounds in settles.items()}
 
     words = ["--cost", "time", "--network", "1Mbit,10ms", "--compute", "1MFLOPS", "--stragglers", "0.5"]
-    shown = CliRunner().invoke(app, ["frontier", str(out), *words])
-    assert shown.exit_code == 0, shown.output
-    assert shown.output.startswith("small: test_loss (falls) against time (1Mbit,10ms; 1MFLOPS; stragglers 0.5)\n")
-    compared = CliRunner().invoke(app, ["compare", str(out), "fedavg", "fedprox", *words, "--json"])
-    assert compared.exit_code == 0, compared.output
-    assert json.loads(compared.output)["ledger"]["fedprox"]["cost"] == pytest.approx(
+    head = "small: test_loss (falls) against time (1Mbit,10ms; 1MFLOPS; stragglers 0.5)\n"
+    assert printed("frontier", str(out), *words).startswith(head)
+    compared = json.loads(printed("compare", str(out), "fedavg", "fedprox", *words, "--json"))
+    assert compared["ledger"]["fedprox"]["cost"] == pytest.approx(
         10 * 20 * (a_round + 0.5 * (50 * 2600 / 1e6) * sum(1 / n for n in range(1, 9)))
     )
 
@@ -286,6 +285,6 @@ def test_modelled_time_is_read_from_the_stored_counters(out: Path) -> None:
 )
 def test_options_of_modelled_time_go_together(words: list[str], message: str) -> None:
     for command in (["frontier", "out"], ["compare", "out", "a", "b"]):
-        found = CliRunner().invoke(app, [*command, *words])
-        assert isinstance(found.exception, InvalidSpec)
-        assert str(found.exception) == message
+        error = refusal(*command, *words)
+        assert isinstance(error, InvalidSpec)
+        assert str(error) == message

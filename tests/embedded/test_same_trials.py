@@ -2,12 +2,10 @@
 
 from pathlib import Path
 
-from typer.testing import CliRunner
-
 from driftline.errors import InvalidSpec
 from driftline.wire.driver_messages import NewTrial
-from service.cli.main import app
 from service.store.store import Store
+from tests.command_line import printed, refusal
 from tests.driver.store_client import quadratic
 
 
@@ -28,21 +26,15 @@ def folder(place: Path, *rates: float) -> Path:
 
 def test_the_first_trial_that_differs_is_printed(tmp_path: Path) -> None:
     one, same, other = (folder(tmp_path / name, 0.1, last) for name, last in (("a", 0.2), ("b", 0.2), ("c", 0.3)))
-
-    def run(*words: str) -> str:
-        done = CliRunner().invoke(app, ["compare", *words])
-        assert done.exit_code == 0, done.output
-        return done.output
-
-    assert run(str(one), "--with", str(same)) == "the same 2 trials\n"
-    assert run(str(one), "--with", str(other)) == "long.s00001: client_lr is 0.2 and 0.3\n"
-    found = run(str(one), "--with", str(other), "--json")
+    assert printed("compare", str(one), "--with", str(same)) == "the same 2 trials\n"
+    assert printed("compare", str(one), "--with", str(other)) == "long.s00001: client_lr is 0.2 and 0.3\n"
+    found = printed("compare", str(one), "--with", str(other), "--json")
     assert found == '{"first_difference": "long.s00001: client_lr is 0.2 and 0.3", "trials": 2}\n'
 
 
 def test_labels_or_another_study_must_be_given(tmp_path: Path) -> None:
     place = str(folder(tmp_path / "one", 0.1))
     for words in ([], ["long"], ["long", "short", "--with", place]):
-        done = CliRunner().invoke(app, ["compare", place, *words])
-        assert isinstance(done.exception, InvalidSpec)
-        assert "give two labels of the study, or another study with --with" in done.exception.message
+        error = refusal("compare", place, *words)
+        assert isinstance(error, InvalidSpec)
+        assert "give two labels of the study, or another study with --with" in error.message

@@ -3,12 +3,12 @@
 import json
 import subprocess
 import sys
-import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
+
+from tests.web_server import QuietHandler, port_of
 
 from .conftest import CHART, LOADER
 from .matrix import MATRIX
@@ -68,7 +68,7 @@ def test_an_uninstall_has_rights_only_while_it_runs(rendered):
 def cluster():
     """A Kubernetes API with a scheduler that is on its way out, and RayJobs that need a moment to go."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def answer(self, body, status=200):
             self.send_response(status)
             self.end_headers()
@@ -91,17 +91,11 @@ def cluster():
                 state["further" if "/namespaces/further/" in self.path else "rayjobs"].remove(name)
             self.answer({}, 200 if kind == "rayjobs" else 404)
 
-        def log_message(self, *_):
-            pass
-
     state = {"pods": ["scheduler-0"], "rayjobs": ["one", "two"], "selectors": {}, "asked": [], "deleted": []}
     state |= {"finalizers": True, "further": []}
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    state["url"] = f"http://127.0.0.1:{server.server_address[1]}"
-    yield state
-    server.shutdown()
-    server.server_close()
+    with port_of(Handler) as port:
+        state["url"] = f"http://127.0.0.1:{port}"
+        yield state
 
 
 def end(cluster, **more):

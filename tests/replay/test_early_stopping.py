@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import service.replay.simulation as simulation
 from driftline.errors import InvalidSpec
@@ -15,10 +14,10 @@ from driftline.results import objectives
 from driftline.results.curves import TrialCurve
 from driftline.results.recorded_table import write
 from driftline.study.budget import Budget
-from service.cli.main import app
 from service.driver.search.study_plan import rounded
 from service.replay.simulation import Replay
 from service.samplers.build import build
+from tests.command_line import printed
 from tests.replay.test_simulation import LABELS, table
 
 RUNGS = (1, 2, 4)
@@ -126,12 +125,11 @@ def test_the_command_takes_rungs(tmp_path: Path) -> None:
     path = str(tmp_path / "table.parquet")
     write(table(), Path(path))
     words = ["replay", path, "--trials", "12", "--confirm", "4", "--seeds", "3", "--studies", "2", "--json"]
-    found = [json.loads(CliRunner().invoke(app, [*words, *more]).output) for more in ([], ["--rungs", "1,2"])]
+    found = [json.loads(printed(*words, *more)) for more in ([], ["--rungs", "1,2"])]
     assert found[1]["budget"] == {**found[0]["budget"], "rungs": [1, 2]}
-    words_of_rule = ["--rungs", "1,2", "--rule", "extrapolation"]
-    by_rule = json.loads(CliRunner().invoke(app, [*words, *words_of_rule]).output)
+    by_rule = json.loads(printed(*words, "--rungs", "1,2", "--rule", "extrapolation"))
     assert by_rule["budget"]["rungs"] == {"at": [1, 2], "rule": "extrapolation"}
     with pytest.raises(InvalidSpec, match="rungs: must be auto or a list of increasing numbers"):
-        CliRunner().invoke(app, [*words, "--rungs", "1,x"], catch_exceptions=False)
+        printed(*words, "--rungs", "1,x")
     with pytest.raises(InvalidSpec, match="--rule: needs rungs"):
-        CliRunner().invoke(app, [*words, "--rule", "extrapolation"], catch_exceptions=False)
+        printed(*words, "--rule", "extrapolation")

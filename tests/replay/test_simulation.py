@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from driftline.errors import Conflict, InvalidSpec, NotFound
 from driftline.results.comparison import compare
@@ -16,11 +15,11 @@ from driftline.results.recorded_table import RecordedTable, read, recorded, writ
 from driftline.study.budget import Budget
 from driftline.study.spec import Study
 from service.api.computed_results import computed_frontier
-from service.cli.main import app
 from service.replay.simulation import Replay
 from service.replay.summary import possible, share, summary
 from service.samplers.random import Sampler
 from service.store.store import Store
+from tests.command_line import printed, refusal
 from tests.driver.store_client import StoreClient
 from tests.driver.test_reproducible import learning
 from tests.driver.test_search import ran
@@ -75,12 +74,10 @@ def test_a_replay_agrees_with_the_study_that_was_recorded(tmp_path: Path) -> Non
     client = StoreClient(store)
     real = computed_frontier(store, ran(client, whole, tmp_path / "checkpoints"))
     store.close()
-    done = CliRunner().invoke(app, ["export", str(tmp_path), str(tmp_path / "table.parquet")])
-    assert done.exit_code == 0, done.output
-    assert "plain: 14 configurations on all 4 seeds" in done.output
+    said = printed("export", str(tmp_path), str(tmp_path / "table.parquet"))
+    assert "plain: 14 configurations on all 4 seeds" in said
     exported = read(tmp_path / "table.parquet")
-    words = ["export", str(tmp_path), str(tmp_path / "again.parquet"), "--json"]
-    found = json.loads(CliRunner().invoke(app, words).output)
+    found = json.loads(printed("export", str(tmp_path), str(tmp_path / "again.parquet"), "--json"))
     assert found["labels"] == {label: {"configurations": 14, "seeds": 4} for label in whole.labels}
     assert {trial.state for trial in exported.trials} == {"COMPLETE", "DIVERGED"}
     replay = Replay(exported, whole.labels, budget_of(14, confirm=14, seeds=3), whole.sampler)
@@ -188,9 +185,9 @@ def test_branches_are_refused(tmp_path: Path) -> None:
     paths = [str(tmp_path / name) for name in ("plain.parquet", "branching.parquet")]
     write(table(), Path(paths[0]))
     write(recorded(Study.from_json(document), [replace(one, label="other") for one in table().trials]), Path(paths[1]))
-    done = CliRunner().invoke(app, ["replay", *paths])
-    assert isinstance(done.exception, InvalidSpec)
-    assert str(done.exception) == rule
+    error = refusal("replay", *paths)
+    assert isinstance(error, InvalidSpec)
+    assert str(error) == rule
 
 
 def test_lifting_multiplies_the_area() -> None:
@@ -235,11 +232,10 @@ def test_the_command_prints_what_studies_conclude(tmp_path: Path) -> None:
     path = str(tmp_path / "table.parquet")
     write(table(), Path(path), "float16")
     words = ["replay", path, "--trials", "12", "--searches", "6", "--confirm", "6", "--seeds", "1", "--studies", "4"]
-    done = CliRunner().invoke(app, [*words, "--lift", "3"])
-    assert done.exit_code == 0, done.output
-    assert "Each label: 12 trials in 6 searches, 6 configurations confirmed on 1 seeds." in done.output
-    assert "the methods: a verdict is possible in 100.0 % (39.8 to 100.0) of studies" in done.output
-    found = json.loads(CliRunner().invoke(app, [*words, "--lift", "3", "--json"]).output)
+    said = printed(*words, "--lift", "3")
+    assert "Each label: 12 trials in 6 searches, 6 configurations confirmed on 1 seeds." in said
+    assert "the methods: a verdict is possible in 100.0 % (39.8 to 100.0) of studies" in said
+    found = json.loads(printed(*words, "--lift", "3", "--json"))
     assert found["budget"] == {"trials": 12, "searches": 6, "confirm": 6, "seeds": 1}
     areas = {name: area["mean"] for name, area in found["areas"].items()}
     assert areas["fedavg-2"] / areas["fedavg-1"] == pytest.approx(3, rel=0.2)
@@ -249,11 +245,10 @@ def test_the_command_prints_what_studies_conclude(tmp_path: Path) -> None:
 def test_an_export_overwrites_nothing(tmp_path: Path) -> None:
     kept = tmp_path / "study.yaml"
     kept.write_text("name: mine")
-    found = CliRunner().invoke(app, ["export", str(tmp_path), str(kept)])
-    assert isinstance(found.exception, Conflict)
+    assert isinstance(refusal("export", str(tmp_path), str(kept)), Conflict)
     assert kept.read_text() == "name: mine"
 
 
 def test_an_export_is_named_as_what_it_is(tmp_path: Path) -> None:
-    found = CliRunner().invoke(app, ["export", str(tmp_path), "table.csv"])
-    assert str(found.exception) == "TABLE: must end in .parquet, got 'table.csv'"
+    error = refusal("export", str(tmp_path), "table.csv")
+    assert str(error) == "TABLE: must end in .parquet, got 'table.csv'"

@@ -9,13 +9,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import jwt
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+
+from tests.web_server import QuietHandler, port_of
 
 AUDIENCE = "driftline"
 GRANTS = [
@@ -140,7 +141,7 @@ def issuing() -> Iterator[Issuer]:
     """An issuer, until the block ends."""
     issuer = Issuer()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             self._send(*issuer.answer(self.path))
 
@@ -156,17 +157,6 @@ def issuing() -> Iterator[Issuer]:
             self.end_headers()
             self.wfile.write(text)
 
-        def log_message(self, *_arguments: Any) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    issuer.url = f"http://127.0.0.1:{server.server_port}"
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
-    try:
+    with port_of(Handler) as port:
+        issuer.url = f"http://127.0.0.1:{port}"
         yield issuer
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
