@@ -128,11 +128,7 @@ def distributions(lines: list[str]) -> set[str]:
     return {re.split(r"[^\w-]", line)[0].lower() for line in lines}
 
 
-BROUGHT = {
-    "anyio": "httpx",
-    "pydantic_core": "pydantic",
-    "starlette": "fastapi",
-}
+BROUGHT = {"anyio": "httpx", "pydantic_core": "pydantic", "starlette": "fastapi"}
 """Modules of packages that those we name always bring."""
 BESIDE = {"urllib3", "markupsafe"}
 """Modules that are imported only where kubernetes or jinja2 have been."""

@@ -7,11 +7,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
-from driftline.errors import (
-    NotFound,
-    Unavailable,
-    problem,
-)
+from driftline.errors import NotFound, Unavailable, problem
 from tests.wire.made_records import trial_record
 
 from .mocked import STUDY, client, failing, refused, timed_out

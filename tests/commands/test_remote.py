@@ -298,11 +298,7 @@ def test_quotas(service: Service, run: Run, study_file: Path, gate: threading.Ev
     found = json.loads(run("quota", "--json").stdout)
     limits = {"studies": None, "trials": 500, "gpu_hours": 2.5, "gpu_hours_pause": True, "retention_days": 30}
     assert (found["limits"], found["use"]["studies"]) == (limits, 2)
-    for wrong in (
-        ("--retention-days", "0"),
-        ("--gpu-hours-pause", "maybe"),
-        ("--studies", "many"),
-    ):
+    for wrong in (("--retention-days", "0"), ("--gpu-hours-pause", "maybe"), ("--studies", "many")):
         assert isinstance(run("quota", "default", *wrong).exception, InvalidSpec), wrong
     file = tmp_path / "token"
     file.write_text(run("token", "create", "ann").stdout)

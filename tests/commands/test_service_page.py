@@ -168,12 +168,7 @@ def tokens(page: Page, shell: Shell) -> None:
     (dashboard,) = [line.split()[0] for line in listed.splitlines() if "dashboard" in line]
     shell.run(page.take("driftline token revoke ID").replace("ID", dashboard))
     shell.run("driftline whoami --token-file token", code=3)
-    for words in (
-        "0 of unlimited",
-        "0 of 50",
-        "0 of 100, then studies are paused",
-        "deleted 365 days after their end",
-    ):
+    for words in ("0 of unlimited", "0 of 50", "0 of 100, then studies are paused", "deleted 365 days after their end"):
         assert words in shell.run(page.take("driftline quota vision"))
 
 

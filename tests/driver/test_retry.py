@@ -71,10 +71,7 @@ def learning(trials_per_method: int) -> Study:
     """A study of one label with generations of 4, whose sampler learns from the third on, in packs of one."""
     budget = {"trials_per_method": trials_per_method, "rounds": 5, "seeds": 1, "confirm": 1}
     return quadratic(
-        budget=budget,
-        sampler={"name": "tpe", "startup": 4},
-        resources={"gpu": 0, "packs": 1},
-        methods=[one()],
+        budget=budget, sampler={"name": "tpe", "startup": 4}, resources={"gpu": 0, "packs": 1}, methods=[one()]
     )
 
 

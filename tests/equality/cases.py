@@ -357,10 +357,7 @@ _DOCUMENTS: dict[str, tuple[str, list[Document]]] = {
     "estimate": (
         "mass",
         [
-            {
-                "task": TASKS["linear_regression"],
-                "method": {"name": "mass", "local_steps": 3, "constants": constants},
-            }
+            {"task": TASKS["linear_regression"], "method": {"name": "mass", "local_steps": 3, "constants": constants}}
             for constants in ("estimate", "estimate_by_client")
         ],
     ),

@@ -39,8 +39,7 @@ SERVICE_MONITOR = some(
     "selector",
     "endpoints",
     selector=some(
-        matchLabels=TEXTS,
-        matchExpressions=many(some("key", "operator", key=TEXT, operator=TEXT, values=many(TEXT))),
+        matchLabels=TEXTS, matchExpressions=many(some("key", "operator", key=TEXT, operator=TEXT, values=many(TEXT)))
     ),
     namespaceSelector=some(matchNames=many(TEXT), any=FLAG),
     endpoints=many(some(port=TEXT, path=TEXT, interval=TIME, scrapeTimeout=TIME)),

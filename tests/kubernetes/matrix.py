@@ -187,10 +187,7 @@ MATRIX = {
                 "name_claim": "preferred_username",
                 "groups_claim": "roles",
                 "algorithms": ["RS256", "ES256"],
-                "grants": [
-                    {"group": "lab", "project": "lab", "scopes": ["read", "write"]},
-                    {"group": "guests"},
-                ],
+                "grants": [{"group": "lab", "project": "lab", "scopes": ["read", "write"]}, {"group": "guests"}],
             }
         },
         "api": {"extraEnv": [{"name": "A", "value": "1"}], "trustedProxies": ["10.0.0.7", "10.244.0.0/16"]},

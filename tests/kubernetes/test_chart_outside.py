@@ -126,10 +126,7 @@ def test_the_monitor_finds_the_services_and_their_ports(objects):
 
 
 def test_prometheus_is_let_in_and_nobody_else_for_it(helm, objects):
-    prometheus = {
-        "namespaceSelector": {},
-        "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}},
-    }
+    prometheus = {"namespaceSelector": {}, "podSelector": {"matchLabels": {"app.kubernetes.io/name": "prometheus"}}}
 
     def admitted(found, part):
         return found["NetworkPolicy", f"r-driftline-{part}"]["spec"]["ingress"][0].get("from")
@@ -297,11 +294,7 @@ def test_a_queue_reaches_the_launcher_and_its_reasons_the_scheduler(helm, object
 
 
 def test_an_elastic_queue_may_scale(helm):
-    studies = {
-        "queue": "gpu",
-        "workers": {"min": 1, "max": 4},
-        "annotations": {"kueue.x-k8s.io/elastic-job": "true"},
-    }
+    studies = {"queue": "gpu", "workers": {"min": 1, "max": 4}, "annotations": {"kueue.x-k8s.io/elastic-job": "true"}}
     found = helm.objects({"studies": studies})
     read = launcher_of(found)
     assert (read.queue, read.workers.max) == ("gpu", 4)

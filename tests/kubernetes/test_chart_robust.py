@@ -64,11 +64,7 @@ def test_a_value_that_may_be_missing_may_be_null(helm):
         "api": {"autoscaling": {"enabled": True}},
         "priorityClasses": {"create": True},
         "data": {"enabled": True, "existingClaim": "my-data"},
-        "ingress": {
-            "enabled": True,
-            "hosts": [{"host": "a.example.org"}],
-            "mlflowHosts": [{"host": "m.example.org"}],
-        },
+        "ingress": {"enabled": True, "hosts": [{"host": "a.example.org"}], "mlflowHosts": [{"host": "m.example.org"}]},
         "metrics": {"serviceMonitor": {"enabled": True}, "rules": {"enabled": True}},
     }
 

@@ -118,10 +118,7 @@ def test_slices_of_a_gpu_are_requested_under_their_own_name():
     ],
 )
 def test_queue_and_priority_are_the_projects_before_the_pools(project, pool, labels):
-    projects = {
-        "vision": {"queue_priority_class": "high"},
-        "speech": {"queue": "speech", "pools": ["mig", "default"]},
-    }
+    projects = {"vision": {"queue_priority_class": "high"}, "speech": {"queue": "speech", "pools": ["mig", "default"]}}
     job = rayjob(config(**MIXED, projects=projects), pool, project)
     assert {key: value for key, value in job["metadata"]["labels"].items() if "kueue" in key} == {
         f"kueue.x-k8s.io/{key}": value for key, value in labels.items()

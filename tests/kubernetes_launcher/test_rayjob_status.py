@@ -293,10 +293,7 @@ QUOTA = (
 @pytest.mark.parametrize(("asked", "used", "never"), [(2, 3, False), (4, 1, False), (5, 0, True)])
 def test_quotas_are_waited_for_unless_they_never_suffice(asked, used, never):
     text = QUOTA.format(asked=asked, used=used)
-    for cluster in (
-        {"conditions": [{"type": "ReplicaFailure", "status": "True", "message": text}]},
-        {"reason": text},
-    ):
+    for cluster in ({"conditions": [{"type": "ReplicaFailure", "status": "True", "message": text}]}, {"reason": text}):
         found = seen(job("Initializing", rayClusterStatus=cluster), pod("head"))
         assert (found.alive, found.hopeless) == (not never, never)
         assert ("can never allow" if never else "waits for the quota gpus") in found.reason

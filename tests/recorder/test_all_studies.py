@@ -133,11 +133,7 @@ def test_mlflow_on_this_machine_is_reached_without_a_proxy(monkeypatch: pytest.M
 
 @pytest.mark.usefixtures("one_file")
 def test_an_artifact_store_that_is_away_holds_up_nothing_else(
-    store: Store,
-    uri: str,
-    client: Any,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
+    store: Store, uri: str, client: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     for name in ("one", "two"):
         ended(store, name)

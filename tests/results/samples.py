@@ -48,12 +48,7 @@ def curve(
 
 
 def confirmed(
-    values: Any,
-    *,
-    configuration: int = 0,
-    label: str = "fedavg",
-    states: Sequence[str] = (),
-    **more: Any,
+    values: Any, *, configuration: int = 0, label: str = "fedavg", states: Sequence[str] = (), **more: Any
 ) -> list[TrialCurve]:
     """A configuration with a row of values for its search trial (seed 0), then one for each fresh seed (1, 2, ...)."""
     found = []

@@ -366,10 +366,7 @@ def test_independent_draws_of_one_method_are_seldom_told_apart() -> None:
     assert sum(verdict is not None for verdict in verdicts) <= 3
 
 
-@pytest.mark.parametrize(
-    ("change", "kept"),
-    [("unconfirmed", 96), ("stopped", 96), ("few", 11), ("other numbers", 96)],
-)
+@pytest.mark.parametrize(("change", "kept"), [("unconfirmed", 96), ("stopped", 96), ("few", 11), ("other numbers", 96)])
 def test_draws_that_cannot_be_used_leave_the_comparison_to_whole_searches(change: str, kept: int) -> None:
     first, second = drawn("a", 0.1, kept=kept), drawn("b", 0.0, kept=kept)
     if change == "unconfirmed":

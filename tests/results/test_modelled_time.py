@@ -228,10 +228,7 @@ def test_a_trial_without_a_report_is_left_as_it_is() -> None:
 
 @pytest.mark.parametrize(
     ("trial", "what"),
-    [
-        (curve([0, 1]), "report slowest_examples"),
-        (counted([0, 1], plan={}), "store its clients per round"),
-    ],
+    [(curve([0, 1]), "report slowest_examples"), (counted([0, 1], plan={}), "store its clients per round")],
     ids=["counter", "clients"],
 )
 def test_studies_of_older_versions_are_refused_in_one_line(trial: TrialCurve, what: str) -> None:

@@ -43,8 +43,7 @@ def test_a_metric_that_was_not_reported_is_named() -> None:
     with pytest.raises(InvalidSpec, match=r'got "test_acuracy" \(reported: bytes_down, .*test_accuracy\)'):
         objectives.quality(curve([0.1, 0.2]), "test_acuracy")
     with pytest.raises(
-        InvalidSpec,
-        match='client_gradients, examples, tokens, time, seconds, got "byte"; did you mean bytes',
+        InvalidSpec, match='client_gradients, examples, tokens, time, seconds, got "byte"; did you mean bytes'
     ):
         objectives.speed(curve([0.1, 0.2]), "test_accuracy", "byte")
     with pytest.raises(InvalidSpec, match="must report wall_seconds for cost=seconds; choose cost=rounds"):

@@ -116,9 +116,7 @@ def test_the_limit_on_the_worst_case_is_the_papers_suboptimality() -> None:
 @pytest.mark.parametrize(("metric", "cost"), [("loss", "bytes"), ("excess_loss", "client_gradients")])
 def test_other_costs_and_losses_agree_too(metric: str, cost: str) -> None:
     result = ran(
-        {"label": "plain", "name": "fedavg", "space": STEPS},
-        objective={"quality": metric, "cost": cost},
-        eval_every=7,
+        {"label": "plain", "name": "fedavg", "space": STEPS}, objective={"quality": metric, "cost": cost}, eval_every=7
     )
     found = result.document["methods"]["plain"]["disagreement"]
     assert found["configurations"] == 4

@@ -100,9 +100,7 @@ def at(hour: int, number: int, phase: Any, **changes: Any) -> TrialRecord:
     """A trial of one label that was created at this hour, and has ended half an hour later."""
     created = NOW + timedelta(hours=hour)
     whole = trial("short", number, phase, configuration=0, state="COMPLETE")
-    return whole.model_copy(
-        update={"created_at": created, "updated_at": created + timedelta(minutes=30), **changes},
-    )
+    return whole.model_copy(update={"created_at": created, "updated_at": created + timedelta(minutes=30), **changes})
 
 
 def test_looks_are_extensions_by_search_trials_or_seeds_after_results() -> None:

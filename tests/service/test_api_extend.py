@@ -58,10 +58,7 @@ def test_extensions_at_the_same_time_are_all_heard(service: Service) -> None:
 
 def test_logs_from_the_driver_to_the_reader(service: Service) -> None:
     study = service.store.studies.create(SPEC, "f" * 64).id
-    with (
-        service.client(service.tokens.driver(study)) as driver,
-        service.client("reader") as reader,
-    ):
+    with service.client(service.tokens.driver(study)) as driver, service.client("reader") as reader:
         lines = [NewLine(at=1e9 + number, level="info", text=f"line {number}") for number in range(7)]
         assert [driver.send_logs(study, 1, lines) for _ in range(2)] == [7, 0]
         assert [line.text for line in reader.logs(study)] == [line.text for line in lines]

@@ -276,8 +276,7 @@ def test_a_report_about_an_unknown_trial_stores_nothing(store: Store) -> None:
     columns = encode({"round": [0], "train_loss": [1.0]})
     with pytest.raises(NotFound):
         store.curves.report(
-            study,
-            Report(attempt=attempt, pack="p1", reports={trial: columns, "x": columns}, rounds_done=0),
+            study, Report(attempt=attempt, pack="p1", reports={trial: columns, "x": columns}, rounds_done=0)
         )
     assert store.curves.columns(study) == {}
 

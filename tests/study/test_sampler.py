@@ -91,9 +91,7 @@ def test_a_study_tuned_in_stages_says_them():
     assert families(one.to_json(), one.budget) == (("joint",), ("staged",))
     assert estimate(one.to_json()).packs == (2 + 2 + 1) + (2 + 1 + 1)
     few = study(STAGED.replace("11", "7"))
-    assert few.check() == [
-        "methods[1]: the last stage needs 8 trials of a search, and there are 7: give more",
-    ]
+    assert few.check() == ["methods[1]: the last stage needs 8 trials of a search, and there are 7: give more"]
 
 
 @pytest.mark.parametrize(

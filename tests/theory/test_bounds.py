@@ -22,14 +22,7 @@ from trainers.theory.distance_bounds import (
     theorem_17,
     theorem_21,
 )
-from trainers.theory.families import (
-    far_apart,
-    random_clients,
-    rotated_pair,
-    steep_coordinates,
-    two_clients,
-    worst_case,
-)
+from trainers.theory.families import far_apart, random_clients, rotated_pair, steep_coordinates, two_clients, worst_case
 from trainers.theory.interval import Curvature, log_condition_number
 from trainers.theory.spectrum import phi
 from trainers.theory.surrogate import surrogate

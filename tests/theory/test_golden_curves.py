@@ -15,11 +15,7 @@ SIX = 5.1e-7
 
 def check(L, client_lr, weights, kappa=None, rho=None, delta=None, server="sgd", prox=0.0):
     point = tradeoff_point(Curvature(1, L), client_lr, weights, server, prox)
-    for found, printed in (
-        (point.condition_number, kappa),
-        (point.rate, rho),
-        (point.suboptimality, delta),
-    ):
+    for found, printed in ((point.condition_number, kappa), (point.rate, rho), (point.suboptimality, delta)):
         if printed is not None:
             digits = len(str(printed).partition(".")[2]) if isinstance(printed, str) else 6
             assert found == pytest.approx(float(printed), abs=0.51 * 10.0**-digits)

@@ -5,13 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from .one_way_bounds import (
-    OneWay,
-    best_convex_step,
-    best_non_convex_step,
-    convex_bound,
-    non_convex_bound,
-)
+from .one_way_bounds import OneWay, best_convex_step, best_non_convex_step, convex_bound, non_convex_bound
 
 RUNS = 4000
 

@@ -229,10 +229,7 @@ def test_recall_counts_the_first_of_equal_scores() -> None:
         ({"central": {"spreadout": 0}}, "task.central.spreadout must be above 0"),
         ({"central": {"spread": 1}}, 'unknown key "spread" in task.central'),
         ({"order": "who"}, None),
-        (
-            {"order": "day"},
-            'task.order: array "day" must hold numbers, dates such as 2024-01-31T10:00:00, or',
-        ),
+        ({"order": "day"}, 'task.order: array "day" must hold numbers, dates such as 2024-01-31T10:00:00, or'),
         ({"test": {"inputs": "film"}}, "task.test.order must be given, as order of the task is, got order=null"),
         ({"test": {"inputs": "film", "order": "at"}}, "task.test.client must be a column for pairs"),
         (

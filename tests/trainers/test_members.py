@@ -61,10 +61,7 @@ def every_setting():
     yield "stored variates and kept adam, with drift", digits("scaffold", method=stored, client=adam, report=["drift"])
     for name, model in NETWORKS.items():
         yield f"{name} with dropout", digits(task={**DIGITS, "model": model})
-        yield (
-            f"{name} in two branches",
-            digits("two_way_transfer", task={**CENTRAL, "model": model}),
-        )
+        yield (f"{name} in two branches", digits("two_way_transfer", task={**CENTRAL, "model": model}))
     muon = {"name": "muon", "state": "keep"}
     yield "muon", digits(task=MLP, client=muon, server={"name": "muon", "weight_decay": 0.05})
     for upload in ("int8", "int4"):

@@ -18,11 +18,7 @@ from trainers.theory.clients import ClientQuadratics, client_quadratics
 from trainers.theory.interval import Curvature
 from trainers.theory.weights import listed
 
-GOLDEN = {
-    "name": "quadratic",
-    "hessians": [[[1, 0], [0, 10]], [[5.5, 4.5], [4.5, 5.5]]],
-    "centers": [[1, 0], [0, 1]],
-}
+GOLDEN = {"name": "quadratic", "hessians": [[[1, 0], [0, 10]], [[5.5, 4.5], [4.5, 5.5]]], "centers": [[1, 0], [0, 1]]}
 
 
 def problem(**document: Any) -> Any:

@@ -8,10 +8,7 @@ from hypothesis import strategies as st
 from driftline.wire.curve_codec import Cell
 
 CELLS: st.SearchStrategy[Cell] = st.one_of(
-    st.none(),
-    st.booleans(),
-    st.integers(-(2**70), 2**70),
-    st.floats(allow_nan=False, allow_infinity=False),
+    st.none(), st.booleans(), st.integers(-(2**70), 2**70), st.floats(allow_nan=False, allow_infinity=False)
 )
 
 
