@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Annotated, Any
@@ -124,8 +125,9 @@ def description(
     options = {"targets": targets, "inputs": listed, "client": client, "format": format_}
     try:
         return describe_data(path, {key: value for key, value in options.items() if value is not None})
-    except SpecError as error:
-        raise InvalidSpec("", str(error)) from error
+    except SpecError as error:  # keys of the task are options here
+        message = re.sub(r"^task\.(targets|inputs|client|format)\b", r"--\1", str(error))
+        raise InvalidSpec("", message.removeprefix("task.path: ")) from error
 
 
 def _document(summary: Description) -> dict[str, Any]:

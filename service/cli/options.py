@@ -36,7 +36,7 @@ RayAddress = Annotated[
 ]
 Cores = Annotated[
     int | None,
-    typer.Option(min=1, metavar="N", help="For a folder: CPU cores to use; by default all that this process may use."),
+    typer.Option(min=1, metavar="N", help="CPU cores to use here; by default all that this process may use."),
 ]
 
 Cost = Annotated[

@@ -188,14 +188,19 @@ def _frontier(
 ) -> Frontier:
     from service.cli.jobs import connected, is_remote
 
-    if is_remote(study, url):
-        from driftline.sdk.frontier import Frontier
+    try:
+        if is_remote(study, url):
+            from driftline.sdk.frontier import Frontier
 
-        with connected(url, token_file) as client:
-            return Frontier(client.job(study).frontier(quality=quality, cost=cost).data)
-    from service.embedded.folder_results import stored_frontier
+            with connected(url, token_file) as client:
+                return Frontier(client.job(study).frontier(quality=quality, cost=cost).data)
+        from service.embedded.folder_results import stored_frontier
 
-    return stored_frontier(Path(study), quality, cost)
+        return stored_frontier(Path(study), quality, cost)
+    except InvalidSpec as error:
+        given = {"quality": "--quality"} if quality else {}
+        given |= {"objective.cost": "--cost"} if cost else {}
+        raise error.moved(lambda path: given.get(path, path)) from error
 
 
 def _trials(study: str, url: str | None, token_file: Path | None) -> list[TrialRecord]:

@@ -274,6 +274,16 @@ def test_modelled_time_is_read_from_the_stored_counters(out: Path) -> None:
         frontier(out, cost="time")
 
 
+def test_an_invalid_reading_names_the_option(out: Path) -> None:
+    for words, message in (
+        (["--quality", "accuracy"], "--quality: must be a metric that the trials reported, got"),
+        (["--cost", "minutes"], "--cost: must be one of rounds, bytes"),
+    ):
+        error = refusal("frontier", str(out), *words)
+        assert isinstance(error, InvalidSpec)
+        assert str(error).startswith(message)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

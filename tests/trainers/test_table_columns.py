@@ -107,7 +107,7 @@ def test_a_column_groups_the_labels(folder: Path) -> None:
     assert all(np.array_equal(one, other) for one, other in zip(settings.parts, again.parts, strict=True))
     assert data.build(settings, "float64").train.inputs.shape == (80, 1)
     with pytest.raises(
-        SpecError, match=r'task\.partition\.groups: no array "coarsest" in own\.csv: did you mean coarse'
+        SpecError, match=r'task\.partition\.groups: no column "coarsest" in own\.csv: did you mean coarse'
     ):
         parsed(partition={**partition, "groups": "coarsest"}, **keys)
 
@@ -139,13 +139,13 @@ WRONG: list[tuple[str, dict[str, Any], str]] = [
     ("a\0b\n1", {}, "task.path: own.csv: must be text, got bytes"),
     (TEXT.replace("Rome", "R\xf6m"), {}, 'column "city" must hold text in UTF-8, got other bytes: save'),
     (TEXT, {"targets": None}, "task.targets must be given, one of the columns age, city, income, bought, client"),
-    (TEXT, {"targets": "buys"}, 'task.targets: no array "buys" in own.csv: known are age, bought'),
+    (TEXT, {"targets": "buys"}, 'task.targets: no column "buys" in own.csv: known are age, bought'),
     (
         TEXT,
         {"targets": "income"},
         "must hold whole numbers or strings, one for each class, got 1.5: for numbers to predic",
     ),
-    (TEXT, {"inputs": ["age", "agee"]}, 'task.inputs: no array "agee" in own.csv: did you mean age?'),
+    (TEXT, {"inputs": ["age", "agee"]}, 'task.inputs: no column "agee" in own.csv: did you mean age?'),
     (TEXT, {"inputs": ["age", "age"]}, "task.inputs must be a column or a list of different columns, got inputs=["),
     (TEXT, {"inputs": []}, "task.inputs must be a column or a list of different columns, got inputs=[]"),
     (TEXT, {"inputs": "age"}, "reshape it to (6, 1), or give the list [age]"),

@@ -248,7 +248,7 @@ def test_text_and_digits_have_validation_too():
 
 
 WRONG = {
-    "no column": ({"validation": "fold"}, {}, 'task.validation: no array "fold" in mine.npz'),
+    "no column": ({"validation": "fold"}, {}, 'task.validation: no column "fold" in mine.npz'),
     "no clients": (
         {"validation": {"clients": ["c1"]}, "test": {"clients": ["c1"]}},
         {},

@@ -107,7 +107,7 @@ def test_what_fills_a_matrix_of_words_is_no_word(tmp_path: Path) -> None:
     keys = {"name": "npz", "path": str(tmp_path / "matrix.npz"), "inputs": "text", "words": 9, "test_fraction": 0}
     train = data.build(sentences({**keys, "name": "data"}), "float64").train
     assert train.inputs[:3, :4].tolist() == [[1, 5, 4, 0], [1, 4, 0, 0], [1, 0, 0, 0]]
-    with pytest.raises(SpecError, match=r'array "single" must hold a text an example, got <U3 of shape \(\)'):
+    with pytest.raises(SpecError, match=r'column "single" must hold a text an example, got <U3 of shape \(\)'):
         sentences({**keys, "name": "data", "inputs": "single", "client": None, "partition": "iid", "clients": 1})
 
 
