@@ -106,7 +106,7 @@ def test_every_command_has_the_options_that_a_page_gives_it(page: str) -> None:
             command.make_context(" ".join(words), list(rest))
 
 
-LOCAL = ("init", "validate", "frontier", "compare", "methods", "tasks", "theory")
+LOCAL = ("data", "init", "validate", "frontier", "compare", "methods", "tasks", "theory")
 
 
 def test_the_readmes_commands_about_studies_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -114,7 +114,7 @@ def test_the_readmes_commands_about_studies_run(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("DRIFTLINE_URL", raising=False)
     (tmp_path / "out" / "mine").mkdir(parents=True)
-    (tmp_path / "mine.csv").write_text("size,y\n" + "".join(f"{number},{number % 2}\n" for number in range(40)))
+    (tmp_path / "mine.csv").write_text("size,outcome\n" + "".join(f"{number},{number % 2}\n" for number in range(40)))
     store = Store(tmp_path / "out" / "mine" / "driftline.db")
     study = Stored(store, ["fedavg", "fedprox"], 5)
     for label in ("fedavg", "fedprox"):
