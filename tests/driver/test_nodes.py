@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from ray.exceptions import RayError
 
 from driftline.errors import InvalidSpec
 from driftline.study.spec import Study
+from service.driver.job import PackJob
 from service.driver.programs.node_run import NodeFault, TrialNode
 from service.driver.programs.report_lines import ProgramError
+from service.driver.ray import ray_nodes
 from tests.commands.processes import running
 from tests.driver.shell_programs import GOOD, Started, lines_of
 from tests.driver.store_client import StoreClient, quadratic
@@ -77,6 +80,47 @@ def test_a_fault_on_one_node_ends_the_trial_on_all(script: str, others: Others, 
         lines_of(pack)
     assert others.calls[-1] == "end"
     assert not pack.running
+
+
+class Futures:
+    """Ray's futures, of which some have ended; waiting for the others takes all the time that it is given."""
+
+    def __init__(self, ended: dict[str, NodeFault | RayError | None]) -> None:
+        self.ended, self.waited_s = ended, 0.0
+
+    def wait(self, runs: list[str], *, num_returns: int = 1, timeout: float) -> tuple[list[str], list[str]]:
+        ready = [run for run in runs if run in self.ended][:num_returns]
+        self.waited_s += timeout if len(ready) < num_returns else 0.0
+        return ready, [run for run in runs if run not in ready]
+
+    def get(self, run: str) -> NodeFault | None:
+        if isinstance(outcome := self.ended[run], RayError):
+            raise outcome
+        return outcome
+
+
+FAULT = NodeFault(2, "red", "ended with exit code 3")
+GONE = NodeFault(2, "", "is gone: its node or its worker has died (RayError)")
+
+
+@pytest.mark.parametrize(
+    ("ended", "answer", "waits"),
+    [
+        ({"first": None, "second": FAULT}, (False, FAULT), False),
+        ({"second": RayError()}, (False, GONE), False),
+        ({"first": None, "second": None}, (False, None), True),
+        ({"first": None, "second": None, "third": None}, (True, None), False),
+    ],
+)
+def test_a_fault_is_told_while_other_nodes_still_run(
+    ended: dict[str, Any], answer: tuple[bool, NodeFault | None], waits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    futures = Futures(ended)
+    monkeypatch.setattr(ray_nodes, "ray", futures)
+    others = ray_nodes.RayNodes(PackJob("pack", {}, "", nodes=4), None)
+    others._runs = {"first": 1, "second": 2, "third": 3}
+    assert others.wait(60.0) == answer
+    assert (futures.waited_s > 0) == waits
 
 
 @pytest.mark.parametrize(

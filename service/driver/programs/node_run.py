@@ -85,7 +85,11 @@ class OtherNodes(Protocol):
         """Starts the program on these nodes, to train rounds after `first` until `last`; returns the first node."""
 
     def wait(self, seconds: float) -> tuple[bool, NodeFault | None]:
-        """Waits up to `seconds` until the program has ended on all nodes; returns whether it has, and a fault."""
+        """Waits up to `seconds` until the program has ended on all nodes, or has a fault on one.
+
+        Returns:
+            Whether it has ended on all nodes; the fault, or None.
+        """
 
     def end(self) -> None:
         """Ends the program on all these nodes."""

@@ -7,6 +7,7 @@ import importlib
 import socket
 import sys
 import threading
+import time
 from typing import Any
 
 import ray
@@ -79,12 +80,21 @@ class RayNodes:
         return head
 
     def wait(self, seconds: float) -> tuple[bool, NodeFault | None]:
-        """Waits up to `seconds` until the program has ended on all nodes; returns whether it has, and a fault."""
-        ended, _ = ray.wait(list(self._runs), num_returns=len(self._runs), timeout=seconds) if self._runs else ([], [])
-        for run in ended:
-            rank = self._runs.pop(run)
+        """Waits up to `seconds` until the program has ended on all nodes, or has a fault on one.
+
+        The other nodes may wait for the failed one forever.
+
+        Returns:
+            Whether it has ended on all nodes; the fault, or None.
+        """
+        deadline = time.monotonic() + seconds
+        while self._runs:
+            ended, _ = ray.wait(list(self._runs), timeout=max(0.0, deadline - time.monotonic()))
+            if not ended:
+                break
+            rank = self._runs.pop(ended[0])
             try:
-                fault: NodeFault | None = ray.get(run)
+                fault: NodeFault | None = ray.get(ended[0])
             except RayError as error:
                 fault = NodeFault(rank, "", f"is gone: its node or its worker has died ({type(error).__name__})")
             if fault is not None:
