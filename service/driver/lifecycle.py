@@ -14,12 +14,13 @@ from typing import Literal
 
 from driftline.client.driver_client import DriverClient
 from driftline.errors import Conflict, DriftlineError, InvalidSpec, NotFound, StaleDriver, Unavailable
+from driftline.study.spec import Resources, Study
 from driftline.wire.driver_messages import Released
 from driftline.wire.ids import holder
 from service.code_digest import code_digest
 from service.driver import checkpoints
 from service.driver.job import PackJob
-from service.driver.lease import Watch
+from service.driver.lease import Watch, Why
 from service.driver.ray import cluster, mutex
 from service.driver.ray.early_ray import EarlyRay
 from service.settings import HANG_S
@@ -105,8 +106,7 @@ def run_driver(client: DriverClient, study_id: str, stop: threading.Event, optio
         except Unavailable as error:
             state, reason = "LOST", error.message
         except mutex.NotJoined as error:  # PAUSED although nobody asked for it: the scheduler starts it again
-            turned_away: tuple[Ended, str] = ("PAUSED", error.message)
-            state, reason = _ended(False, lambda: ("FAILED", ""), watch, otherwise=turned_away)
+            state, reason = _stopped(watch, otherwise=("PAUSED", error.message))
         except DriftlineError as error:
             state, reason = "FAILED", error.message
         except Exception as error:
@@ -132,16 +132,9 @@ def _drive(
     from service.driver.search.search import Search
 
     _agree(client, study_id, attempt, watch, options.progress)
-    record = client.study(study_id)
-    try:
-        study = record.study
-    except InvalidSpec as error:  # the API accepted it, so the API is newer: an upgrade
-        raise Unavailable(f"this driver must be as new as the API that took the study, got {error}") from error
+    study = _stored(client, study_id)
     urls = client.data_urls(study_id) if urls_of(study.task) else None
-    if record.plan is not None and record.plan.data is not None:
-        study = study.model_copy(update={"task": {**study.task, "sha256": record.plan.data}})
-    cpus, gpu = study.resources.cpus, study.resources.gpu
-    progress = options.progress
+    cpus, progress = study.resources.cpus, options.progress
     with (
         reading_only(urls),
         cluster.connect(
@@ -155,21 +148,13 @@ def _drive(
     ):
         from service.driver.ray.tune import fit  # imports Ray, under the environment that connect has set
 
-        joined.most = options.most_nodes
-        joined.span = study.resources.nodes
-        promised = 1.0 if options.worker_gpus >= 1 else 0.0
-        least = promised if gpu == "auto" else float(gpu)
-        joined.wait_for(cpus, least, options.nodes_s, progress, stop)
-        gpus = least or joined.gpus(gpu)
+        gpus = _gpus(joined, study.resources, options, stop)
         if urls is not None:
             from service.driver.ray.url_data import examined
 
-            examined_study = (
-                None if watch.look() else examined(study, urls, cpus=cpus, stopped=watch.look, progress=progress)
-            )
-            if examined_study is None:
-                return _ended(False, lambda: ("FAILED", ""), watch)
-            study = examined_study
+            if watch.look() or not (read := examined(study, urls, cpus=cpus, stopped=watch.look, progress=progress)):
+                return _stopped(watch)
+            study = read
 
         def slots() -> int:
             joined.wish(search.left(), cpus, gpus)
@@ -193,17 +178,15 @@ def _drive(
         )
         search.load()
         if not search.complete() and not watch.look():
-            room = joined.slots(cpus, gpus)
-            size = f"{cpus:g} CPU" + (f" and {gpus:g} GPU" if gpus else "")
-            size += " each" if joined.span == 1 else f" on each of {joined.span} nodes"
-            progress(f"Ray is ready: {room} worker{'s' * (room != 1)} of {size}")
+            progress(f"Ray is ready: {joined.workers(cpus, gpus)}")
             try:
                 fit(search, watch, str(joined.folder))
             except Exception as error:
                 _LOG.exception("Ray broke")
                 if not watch.why:
                     return "LOST", f"Ray broke: {type(error).__name__}: {error}"
-        ended, reason = _ended(search.complete(), search.outcome, watch)
+        complete = search.complete() and watch.look() != "stale"
+        ended, reason = search.outcome() if complete else _stopped(watch)
         if ended in ("SUCCEEDED", "CANCELLED"):
             with contextlib.suppress(OSError):
                 checkpoints.clear(search.folder, attempt)
@@ -211,6 +194,31 @@ def _drive(
             watch.rest()
             ended = _release(client, study_id, attempt, ended, reason)
         return ended, reason
+
+
+def _stored(client: DriverClient, study_id: str) -> Study:
+    """The study, with the checksum of its data if they have been read.
+
+    Raises:
+        Unavailable: The study is of a newer Driftline.
+    """
+    record = client.study(study_id)
+    try:
+        study = record.study
+    except InvalidSpec as error:  # the API accepted it, so the API is newer: an upgrade
+        raise Unavailable(f"this driver must be as new as the API that took the study, got {error}") from error
+    if record.plan is None or record.plan.data is None:
+        return study
+    return study.model_copy(update={"task": {**study.task, "sha256": record.plan.data}})
+
+
+def _gpus(joined: cluster.Cluster, resources: Resources, options: DriverOptions, stop: threading.Event) -> float:
+    """GPUs of a pack, when the cluster has room for one or `stop` is set."""
+    joined.most, joined.span = options.most_nodes, resources.nodes
+    promised = 1.0 if options.worker_gpus >= 1 else 0.0
+    least = promised if resources.gpu == "auto" else float(resources.gpu)
+    joined.wait_for(resources.cpus, least, options.nodes_s, options.progress, stop)
+    return least or joined.gpus(resources.gpu)
 
 
 def _agree(client: DriverClient, study_id: str, attempt: int, watch: Watch, progress: Callable[[str], None]) -> None:
@@ -235,25 +243,13 @@ def _agree(client: DriverClient, study_id: str, attempt: int, watch: Watch, prog
         client.heartbeat(study_id, attempt)
 
 
-def _ended(
-    complete: bool,
-    outcome: Callable[[], tuple[Released, str]],
-    watch: Watch,
-    otherwise: tuple[Ended, str] = ("FAILED", "Ray Tune ended before the search did"),
+def _stopped(
+    watch: Watch, otherwise: tuple[Ended, str] = ("FAILED", "Ray Tune ended before the search did")
 ) -> tuple[Ended, str]:
-    """State and reason with which to release the study."""
+    """State and reason with which to release a study that is not complete; `otherwise` if nobody asked to stop."""
+    asked: dict[Why, Ended] = {"stale": "STALE", "cancel": "CANCELLED", "lost": "LOST", "pause": "PAUSED"}
     why = watch.look()
-    if why == "stale":
-        return "STALE", watch.reason
-    if complete:
-        return outcome()
-    if why == "cancel":
-        return "CANCELLED", watch.reason
-    if why == "lost":
-        return "LOST", watch.reason
-    if why == "pause":
-        return "PAUSED", watch.reason
-    return otherwise[0], watch.reason or otherwise[1]
+    return (asked[why], watch.reason) if why in asked else (otherwise[0], watch.reason or otherwise[1])
 
 
 def _release(client: DriverClient, study_id: str, attempt: int, state: Released, reason: str) -> Ended:
