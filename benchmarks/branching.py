@@ -94,7 +94,7 @@ def packs(case: Case, seed: int) -> list[list[dict[str, Any]]]:
             "seed": seed,
         }
     )
-    plan = decided(study.budget, study.resources, study.leading_sampler, labels=len(study.labels))
+    plan = decided(study.budget, study.resources, study.leading_sampler)
     asked = Proposals(study, plan, StudyTable(), build).ask(
         Ask("fedavg", 0, count), SearchPlan.of(study.labels, study.budget, plan)
     )

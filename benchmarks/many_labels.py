@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from benchmarks.engine import machine
-from driftline.study.pack_families import Families, families, largest
+from driftline.study.pack_families import Families, families
 from driftline.study.spec import Study
 from driftline.study.trial_document import structure, trial_document
 from service.driver.search.actions import Ask, Finish, LaunchPack, Repeat, SearchPlan
@@ -69,7 +69,7 @@ class Run:
 
     def __init__(self, study: Study, together: Families) -> None:
         self.study = study
-        width = decided(study.budget, study.resources, study.leading_sampler, 0, len(study.labels), largest(together))
+        width = decided(study.budget, study.resources, study.leading_sampler, families=together)
         self.plan = SearchPlan.of(study.labels, study.budget, width, study.seed, families=together)
         self.rows = TrialRows()
         self.packs, self.seconds = 0, 0.0

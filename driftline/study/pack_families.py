@@ -37,11 +37,6 @@ def families(document: Mapping[str, Any], budget: Budget) -> Families:
     return tuple(map(tuple, by_kind.values()))
 
 
-def largest(together: Families) -> int:
-    """The number of labels in the largest family."""
-    return max(map(len, together), default=1)
-
-
 def _kind(entry: Mapping[str, Any]) -> dict[str, Any]:
     """An entry without the values that its configurations have one by one."""
     kind = {

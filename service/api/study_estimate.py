@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from driftline.study.pack_families import families, largest
+from driftline.study.pack_families import families
 from driftline.study.sampler import STAGED, leading, name_of
 from driftline.study.spec import Study
 from driftline.study.stages import study_sizes
@@ -28,7 +28,7 @@ def estimate(spec: Mapping[str, Any]) -> StudyEstimate:
     together = families(spec, budget)
     in_stages = STAGED in map(name_of, stored.samplers)
     stages = study_sizes(Study.from_json(dict(spec))) if in_stages else {}
-    plan = decided(budget, resources, leading(stored.samplers), gpus, len(methods), largest(together), stages)
+    plan = decided(budget, resources, leading(stored.samplers), gpus, together, stages)
     budgets = {label: stored.budget_of(label) for label in methods}
     rungs = {label: label_budget.rung_amounts for label, label_budget in budgets.items()}
     rounds, counted = None, "trials"

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from statistics import fmean
 
 from driftline.errors import InvalidSpec
-from driftline.study.pack_families import families, largest
+from driftline.study.pack_families import families
 from driftline.study.rung_rounds import arriving_at
 from driftline.study.spec import Study
 from driftline.study.stages import study_sizes
@@ -154,7 +154,7 @@ def composed(study: Study, measured: Timings, workers: int) -> StudyEstimate:
     budget, labels = study.budget, study.labels
     together = families(study.to_json(), budget)
     arguments = budget, study.resources, study.leading_sampler
-    decision = decided(*arguments, labels=len(labels), together=largest(together), stages=study_sizes(study))
+    decision = decided(*arguments, families=together, stages=study_sizes(study))
     plan = SearchPlan.of(labels, budget, decision, rungs=study.rungs, families=together)
     searched, confirmed = search_packs(plan), confirmation_packs(plan)
     trials = budget.trials * len(labels)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from driftline.study.pack_families import families, largest
+from driftline.study.pack_families import families
 from driftline.study.spec import Study
 from driftline.study.trial_document import structure, trial_document
 from driftline.wire.records import Phase
@@ -83,7 +83,7 @@ def documents(study: Study, label: str, phase: Phase, seed: int) -> Iterator[dic
     """
     budget, entry = study.budget, study.entry(label)
     groups = families(study.to_json(), budget)
-    plan = decided(budget, study.resources, study.leading_sampler, labels=len(study.labels), together=largest(groups))
+    plan = decided(budget, study.resources, study.leading_sampler, families=groups)
     together = next(len(family) for family in groups if label in family)
     width = min(plan.width, budget.trials_per_method * together)
     if phase == "confirmation":

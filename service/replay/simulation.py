@@ -89,7 +89,7 @@ class Replay:
             }
         of_a_search = {"trials_per_method": budget.trials_per_search, "confirm": budget.confirmed_per_search}
         reduced = budget.model_copy(update={**of_a_search, "searches": 1})
-        plan = decided(reduced, Resources(), sampler, labels=len(self.names))
+        plan = decided(reduced, Resources(), sampler, families=tuple((name,) for name in self.names))
         rounds = table.study.budget.last_round
         self.rungs = (rounds,) if budget.rungs_at is None else rungs_of(budget.rungs_at, rounds)
         _require_rungs(self._grids.values(), self.rungs)

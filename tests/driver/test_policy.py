@@ -142,7 +142,8 @@ def test_the_plan_of_a_new_study(
     trials: int, packs: int | str, sampler: str, gpus: float, labels: int, expected: tuple[int, int, int, int]
 ) -> None:
     whole = budget(trials, seeds=3)
-    rest = Resources.from_json({"packs": packs}), sampler, gpus, labels
+    alone = tuple((str(label),) for label in range(labels))
+    rest = Resources.from_json({"packs": packs}), sampler, gpus, alone
     plan = decided(whole, *rest)
     asked = proposed_at_once(whole, plan)
     assert (plan.generation, asked, plan.width, plan.confirmation_width) == expected
@@ -151,7 +152,7 @@ def test_the_plan_of_a_new_study(
     assert several == plan.model_copy(update={"generation": 6 * plan.generation}), "of each search"
     assert proposed_at_once(searches, several) == 6 * asked
     late = whole.model_copy(update={"asking": "asynchronous"})
-    waiting = decided(late, Resources(), sampler, gpus, labels)
+    waiting = decided(late, Resources(), sampler, gpus, alone)
     assert (waiting.generation, proposed_at_once(late, waiting)) == (0, 0)
 
 
@@ -168,7 +169,9 @@ def test_the_plan_of_a_new_study(
 def test_packs_of_several_labels_are_wider(
     trials: int, sampler: str, gpus: float, labels: int, together: int, expected: tuple[int, int, int]
 ) -> None:
-    plan = decided(budget(trials, seeds=3), Resources(), sampler, gpus, labels, together)
+    names = tuple(map(str, range(labels)))
+    families = tuple(names[start : start + together] for start in range(0, labels, together))
+    plan = decided(budget(trials, seeds=3), Resources(), sampler, gpus, families)
     assert (plan.generation, plan.width, plan.confirmation_width) == expected
 
 

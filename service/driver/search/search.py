@@ -13,7 +13,7 @@ from typing import Any
 
 from driftline.client.driver_client import DriverClient
 from driftline.errors import DriftlineError
-from driftline.study.pack_families import families, largest
+from driftline.study.pack_families import families
 from driftline.study.spec import Study
 from driftline.study.stages import study_sizes
 from driftline.study.trial_document import structure, trial_document
@@ -269,9 +269,9 @@ class Search:
 
     def _first_plan(self) -> StudyPlan:
         """Decides and stores the plan of a study that has none."""
-        study, labels, together = self._study, len(self._study.labels), largest(self._families)
+        study = self._study
         arguments = study.budget, study.resources, study.leading_sampler
-        plan = decided(*arguments, self._gpus, labels, together, study_sizes(study))
+        plan = decided(*arguments, self._gpus, self._families, study_sizes(study))
         if urls_of(study.task):
             plan = plan.model_copy(update={"data": study.task.get("sha256")})
         return self._client.store_plan(self._study_id, self._attempt, plan)

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 
 from driftline.study.budget import Budget
+from driftline.study.pack_families import Families
 from driftline.study.sampler import Chosen, learns
 from driftline.study.spec import Resources
 from driftline.wire.records import StudyPlan
@@ -28,8 +29,7 @@ def decided(
     resources: Resources,
     sampler: Chosen,
     gpus: float = 0.0,
-    labels: int = 1,
-    together: int = 1,
+    families: Families = (("",),),
     stages: dict[str, list[int]] | None = None,
 ) -> StudyPlan:
     """The plan of a new study.
@@ -52,8 +52,7 @@ def decided(
         resources: Its resources.
         sampler: Its sampler.
         gpus: GPUs of a pack, below 1 a share of one.
-        labels: Number of its labels.
-        together: Number of labels in its largest family (`driftline.study.pack_families`).
+        families: Its labels, from `driftline.study.pack_families`.
         stages: Sizes of the generations of labels tuned in stages (`driftline.study.stages`).
 
     Examples:
@@ -64,6 +63,7 @@ def decided(
         16
     """
     trunk, trials = budget.branches, budget.trials_per_search
+    labels, together = sum(map(len, families)), max(map(len, families))
     eighth = _multiple(min(max(trials // 8, NARROWEST), WIDEST), trunk)
     waits = budget.asking == "generations"
     learned = waits and (learns(sampler) or budget.rungs is not None)
