@@ -34,8 +34,9 @@ from driftline.study.spec import Study
 from driftline.wire.curve_codec import encode
 from driftline.wire.driver_messages import NewTrial, Report, TrialResult
 from driftline.wire.records import Values
-from service.api.app import create_app
+from service.api.app import ApiOptions, create_app
 from service.api.auth.tokens import Access, Tokens
+from service.api.event_streams import StreamPace
 from service.api.http_server import Server
 from service.api.rate_limits import Limits
 from service.store.store import Store
@@ -107,7 +108,11 @@ def _pack(store: Store, study_id: str, attempt: int, pack: str, new: list[NewTri
 def serve(folder: Path) -> None:
     """The server: says its address, and ends with its standard input."""
     limits = Limits(requests_per_second=None)
-    app = create_app(Store(folder / "driftline.db"), Tokens({"benchmark": Access()}), limits=limits, poll_s=0.05)
+    app = create_app(
+        Store(folder / "driftline.db"),
+        Tokens({"benchmark": Access()}),
+        ApiOptions(limits=limits, pace=StreamPace(poll_s=0.05)),
+    )
     with Server(app, loopback=True) as server:
         gc.collect()
         gc.freeze()  # as `driftline serve` does after its start

@@ -26,7 +26,7 @@ from pathlib import Path
 import httpx
 from api import cpu_seconds, document, fill
 
-from service.api.app import create_app
+from service.api.app import ApiOptions, create_app
 from service.api.auth.tokens import Access, Tokens
 from service.api.check_process import check_processes
 from service.api.http_server import Server
@@ -44,9 +44,8 @@ def serve(folder: Path) -> None:
         ORDINARY: Access(project="default"),
         HOSTILE: Access(project="hostile", scopes=frozenset({"read", "write"})),
     }
-    app = create_app(
-        Store(folder / "driftline.db"), Tokens(tokens), check=check_processes((data_dir(),))
-    )  # as `serve` does
+    options = ApiOptions(check=check_processes((data_dir(),)))  # as `serve` does
+    app = create_app(Store(folder / "driftline.db"), Tokens(tokens), options)
     with Server(app, loopback=True) as server:
         print(server.url, flush=True)
         sys.stdin.read()

@@ -1,22 +1,21 @@
 """The FastAPI app: routes, errors, limits and the OpenAPI document."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from threading import Event
 from typing import Any
 
 from fastapi import Depends, FastAPI
 from fastapi.middleware.gzip import GZipMiddleware
 
-from driftline.wire.budgets import CheckedStudy
 from service.api import error_responses, study_checks
-from service.api.allowed_files import only_under
+from service.api.allowed_files import Check
 from service.api.allowed_programs import AllowedPrograms
 from service.api.auth.tokens import Tokens
 from service.api.computed_results import computed_frontier, computed_page
 from service.api.dependencies import Context, known_parameters
-from service.api.event_streams import CHECK_S, HEARTBEAT_S, POLL_S, StreamLimits, Streams
+from service.api.event_streams import StreamLimits, StreamPace, Streams
 from service.api.metrics import Counted, Metrics
 from service.api.rate_limits import Checking, Limits, Rates, Threads
 from service.api.request_bodies import BodyLimit
@@ -31,46 +30,46 @@ SIGN_INS_A_MINUTE, SIGN_INS_AT_ONCE = 20.0, 20
 """Requests without a known token that a client address may send, in the long run and at once; 429 above that."""
 
 
-def create_app(
-    store: Store,
-    tokens: Tokens,
-    frontier: Callable[[str], Any] | None = None,
-    page: Callable[[str], str] | None = None,
-    *,
-    check: Callable[[Mapping[str, Any]], CheckedStudy] = study_checks.check,
-    limits: Limits | None = None,
-    data_roots: Sequence[Path] | None = None,
-    data_urls: Sequence[str] | None = None,
-    programs: AllowedPrograms | None = None,
-    streams: StreamLimits | None = None,
-    heartbeat_s: float = HEARTBEAT_S,
-    poll_s: float = POLL_S,
-    check_s: float = CHECK_S,
-    wake: Callable[[], None] = lambda: None,
-) -> FastAPI:
+@dataclass(frozen=True)
+class ApiOptions:
+    """What an API may do, and who does the work; by default as in a personal service.
+
+    Attributes:
+        frontier: Computes the frontiers of a study, as a JSON value or `Body`; by default from the store, in a thread.
+        page: Computes the frontier.html of a study, in the same way.
+        check: Checks a study's document before it is stored.
+        limits: Sizes, rates and default quotas.
+        data_urls: What every URL of a study's data must begin with, for its driver; None allows all.
+        programs: What the service allows the programs of studies; None checks nothing.
+        streams: How many event streams may be open.
+        pace: How often event streams act.
+        wake: Called after an owner's request was stored, so that a scheduler in this process acts at once.
+    """
+
+    frontier: Callable[[str], Any] | None = None
+    page: Callable[[str], str] | None = None
+    check: Check = study_checks.check
+    limits: Limits = field(default_factory=Limits)
+    data_urls: Sequence[str] | None = None
+    programs: AllowedPrograms | None = None
+    streams: StreamLimits = field(default_factory=StreamLimits)
+    pace: StreamPace = field(default_factory=StreamPace)
+    wake: Callable[[], None] = lambda: None
+
+
+def create_app(store: Store, tokens: Tokens, options: ApiOptions | None = None) -> FastAPI:
     """Make the API for a store.
 
     Args:
         store: The database; the caller closes it.
         tokens: Tokens and what they allow.
-        frontier: Computes the frontiers of a study, as a JSON value or `Body`; by default from the store, in a thread.
-        page: Computes the frontier.html of a study, in the same way.
-        check: Checks a study's document before it is stored.
-        limits: Sizes, rates and default quotas; default: `Limits()`.
-        data_roots: Folders that must contain every file that a study names; None allows all files, for a personal
-            service.
-        data_urls: What every URL of a study's data must begin with, for its driver; None allows all, for a personal
-            service.
-        programs: What the service allows the programs of studies; None checks nothing, for a personal service.
-        streams: How many event streams may be open; default: `StreamLimits()`.
-        heartbeat_s: Event streams send a comment after this much silence.
-        poll_s: Seconds between two polls for new events of a study.
-        check_s: Seconds between two checks of the tokens of open event streams.
-        wake: Called after an owner's request was stored, so that a scheduler in this process acts at once.
+        options: By default, those of a personal service.
 
     Returns:
         The app; setting ``app.state.context.stopping`` ends its event streams.
     """
+    options = options or ApiOptions()
+    limits, programs = options.limits, options.programs
     app = FastAPI(
         title="Driftline",
         version="1",
@@ -79,32 +78,21 @@ def create_app(
         redoc_url=None,
         docs_url=None,  # its page loads scripts from a CDN
     )
-    allowed = limits or Limits()
-    if data_roots is not None:
-        check = only_under(data_roots, check, data_urls or (), study_checks.check_without_data)
     metrics = Metrics(store)
     stopping = Event()
     app.state.context = Context(
         store=store,
         tokens=tokens,
-        frontier=frontier or partial(computed_frontier, store),
-        page=page or partial(computed_page, store),
-        check=check if programs is None else programs.before(check),
-        data_urls=None if data_urls is None else tuple(data_urls),
+        frontier=options.frontier or partial(computed_frontier, store),
+        page=options.page or partial(computed_page, store),
+        check=options.check if programs is None else programs.before(options.check),
+        data_urls=None if options.data_urls is None else tuple(options.data_urls),
         programs=programs,
         stopping=stopping,
-        streams=Streams(
-            store,
-            tokens,
-            stopping,
-            streams or StreamLimits(),
-            heartbeat_s=heartbeat_s,
-            poll_s=poll_s,
-            check_s=check_s,
-        ),
-        wake=wake,
-        limits=allowed,
-        rates=Rates(allowed.requests_per_second, allowed.burst),
+        streams=Streams(store, tokens, stopping, options.streams, options.pace),
+        wake=options.wake,
+        limits=limits,
+        rates=Rates(limits.requests_per_second, limits.burst),
         failures=Rates(FAILURES_A_MINUTE / 60, int(FAILURES_A_MINUTE)),
         strangers=Rates(SIGN_INS_A_MINUTE / 60, SIGN_INS_AT_ONCE),
         parsing=Threads(2),
@@ -119,7 +107,7 @@ def create_app(
         app.include_router(router, dependencies=[Depends(known_parameters)])
     error_responses.install(app)
     app.add_middleware(GZipMiddleware, minimum_size=1024, compresslevel=5)
-    app.add_middleware(BodyLimit, bytes_allowed=allowed.body_bytes)
+    app.add_middleware(BodyLimit, bytes_allowed=limits.body_bytes)
     app.add_middleware(Counted, metrics=metrics)
     _describe_problems(app)
     return app

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
 
@@ -26,11 +27,6 @@ from service.api.auth.tokens import Access, Tokens
 from service.api.study_polls import AT_ONCE, Informer, StreamLine, finished, lines
 from service.store.store import Store
 from service.store.stored_events import Tail
-
-HEARTBEAT_S = 15.0
-POLL_S = 0.25
-CHECK_S = 5.0
-"""Seconds between two checks of the tokens of open streams."""
 
 _THREADS = 4  # only for streams, so that they never use the threads of other requests
 _RETRY_S = 5.0
@@ -60,6 +56,21 @@ class StreamLimits(Section):
             return cls.from_json(document.pop("streams", {}))
         except InvalidSpec as error:
             raise error.moved(lambda path: join("streams", path)) from error
+
+
+@dataclass(frozen=True)
+class StreamPace:
+    """How often streams act, in seconds.
+
+    Attributes:
+        heartbeat_s: A stream sends a comment after this much silence.
+        poll_s: Between two polls for new events of a study.
+        check_s: Between two checks of the tokens of open streams.
+    """
+
+    heartbeat_s: float = 15.0
+    poll_s: float = 0.25
+    check_s: float = 5.0
 
 
 class Stream:
@@ -120,29 +131,17 @@ class Streams:
         tokens: Checks who may read them.
         stopping: Ends all streams when set.
         limits: How many may be open.
-        heartbeat_s: A stream sends a comment after this much silence.
-        poll_s: Seconds between two polls for new events of a study.
-        check_s: Seconds between two checks of the tokens of open streams.
+        pace: How often they act.
     """
 
     def __init__(
-        self,
-        store: Store,
-        tokens: Tokens,
-        stopping: threading.Event,
-        limits: StreamLimits,
-        *,
-        heartbeat_s: float = HEARTBEAT_S,
-        poll_s: float = POLL_S,
-        check_s: float = CHECK_S,
+        self, store: Store, tokens: Tokens, stopping: threading.Event, limits: StreamLimits, pace: StreamPace
     ) -> None:
         self._store = store
         self._tokens = tokens
         self._stopping = stopping
         self._limits = limits
-        self._heartbeat_s = heartbeat_s
-        self._poll_s = poll_s
-        self._check_s = check_s
+        self._pace = pace
         self._open: set[Stream] = set()
         self._informers: dict[str, Informer] = {}
         self._checks: asyncio.Task[None] | None = None
@@ -155,7 +154,7 @@ class Streams:
         Args:
             study_id: The study.
             access: What the token allows now.
-            token: Checked every `check_s`; the stream ends when the token no longer permits it.
+            token: Checked every `StreamPace.check_s`; the stream ends when the token no longer permits it.
             position: Send the events after this id.
 
         Raises:
@@ -203,7 +202,7 @@ class Streams:
             if last:
                 yield "event: end\ndata: {}\n\n"
                 return
-            if not new and not await stream.woken(spoken + self._heartbeat_s - time.monotonic()):
+            if not new and not await stream.woken(spoken + self._pace.heartbeat_s - time.monotonic()):
                 yield ": still here\n\n"
                 spoken = time.monotonic()
 
@@ -227,7 +226,7 @@ class Streams:
             informer = self._informers.get(stream.study_id)
             if informer is None or informer.ended:
                 read = partial(self._read, stream.study_id)
-                informer = Informer(stream.position, read, self._poll_s, self._stopping)
+                informer = Informer(stream.position, read, self._pace.poll_s, self._stopping)
                 self._informers[stream.study_id] = informer
             informer.followers.add(stream.wake)
             stream.informer = informer
@@ -241,10 +240,10 @@ class Streams:
                 del self._informers[stream.study_id]
 
     async def _check(self) -> None:
-        """Check the tokens of open streams every `check_s`, forever."""
+        """Check the tokens of open streams every `StreamPace.check_s`, forever."""
         try:
             while True:
-                await asyncio.sleep(self._check_s)
+                await asyncio.sleep(self._pace.check_s)
                 allowed = await self._in_thread(partial(self._allowed, {stream.token for stream in self._open}))
                 for stream in self._open:
                     stream.check(allowed.get(stream.token, stream.access))  # new ones were just checked

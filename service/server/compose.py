@@ -16,7 +16,7 @@ from driftline.errors import InvalidSpec, Unavailable
 from driftline.extras import missing
 from driftline.study.yaml_files import parse
 from service.api.allowed_programs import AllowedPrograms
-from service.api.app import create_app
+from service.api.app import ApiOptions, create_app
 from service.api.auth.tokens import SCOPES, Access, Issuer, Tokens
 from service.api.check_process import check_processes
 from service.api.event_streams import StreamLimits
@@ -136,27 +136,24 @@ class Service:
         return Tokens(accesses, secret, store=store, issuer=issuer)
 
     def _serve(self, store: Store, tokens: Tokens, woken: Sequence[Scheduler], host: str, port: int) -> Server:
+        settings = self._settings
         limits, streams = self._limits()
-        results = ResultProcess(store, self._settings.database)
+        results = ResultProcess(store, settings.database)
         self._closers.append(("the process for results", results.close))
-        app = create_app(
-            store,
-            tokens,
+        options = ApiOptions(
             frontier=results.frontier,
             page=results.page,
             limits=limits,
             streams=streams,
-            check=check_processes(  # submitted studies may read no other files
-                (data_dir(),), self._settings.secret_files, self._settings.data_urls
-            ),
-            data_urls=self._settings.data_urls,
-            programs=AllowedPrograms(
-                self._settings.programs, self._settings.program_secrets, self._settings.program_images
-            ),
+            # submitted studies may read no other files
+            check=check_processes((data_dir(),), settings.secret_files, settings.data_urls),
+            data_urls=settings.data_urls,
+            programs=AllowedPrograms(settings.programs, settings.program_secrets, settings.program_images),
             wake=lambda: wake(woken),
         )
+        app = create_app(store, tokens, options)
         add_pages(app)
-        return Server(app, host=host, port=port, trusted_proxies=self._settings.trusted_proxies)
+        return Server(app, host=host, port=port, trusted_proxies=settings.trusted_proxies)
 
     def _limits(self) -> tuple[Limits, StreamLimits]:
         document = read_yaml(self._settings.limits, "DRIFTLINE_LIMITS")

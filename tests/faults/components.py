@@ -19,8 +19,9 @@ from driftline.errors import Conflict
 from driftline.study.program import SERVED
 from driftline.study.spec import Study
 from service.api.allowed_programs import AllowedPrograms
-from service.api.app import create_app
+from service.api.app import ApiOptions, create_app
 from service.api.auth.tokens import Access, Tokens
+from service.api.event_streams import StreamPace
 from service.api.http_server import Server
 from service.child_environment import SECRET
 from service.driver import command_line as driver_main
@@ -169,7 +170,9 @@ def without_pictures() -> None:
 def api(place: Place, fuse: Fuse) -> None:
     """The API, until it is killed."""
     fuses.commits(fuse)
-    app = create_app(place.store(), tokens(), programs=AllowedPrograms(enabled=True), poll_s=0.1)
+    app = create_app(
+        place.store(), tokens(), ApiOptions(programs=AllowedPrograms(enabled=True), pace=StreamPace(poll_s=0.1))
+    )
     with Server(fuses.answers(fuse, app), loopback=True, port=place.port):
         while True:
             time.sleep(60)

@@ -10,8 +10,9 @@ from typing import Any
 import httpx
 
 from driftline.errors import InvalidSpec
-from service.api.app import create_app
+from service.api.app import ApiOptions, create_app
 from service.api.auth.tokens import Access, Tokens
+from service.api.event_streams import StreamPace
 from service.api.http_server import Server
 from service.api.study_checks import CheckedStudy
 from service.store.store import Store
@@ -73,7 +74,8 @@ def running(store: Store, **options: Any) -> Iterator[Service]:
     """A service over the store, until the block ends."""
     tokens = Tokens(TOKENS, b"secret", store=store, issuer=options.pop("issuer", None))
     where = {name: options.pop(name) for name in ("loopback", "host", "port", "trusted_proxies") if name in options}
-    app = create_app(store, tokens, **{"check": check, "frontier": FakeFrontier(), "poll_s": 0.02, **options})
+    fast = {"check": check, "frontier": FakeFrontier(), "pace": StreamPace(poll_s=0.02)}
+    app = create_app(store, tokens, ApiOptions(**{**fast, **options}))
     add_pages(app)
     with Server(app, **where) as server:
         yield Service(store, server, tokens)

@@ -147,7 +147,7 @@ def test_files_outside_the_allowed_folders_are_not_looked_at(
     (allowed / "link.npz").symlink_to(secret)
     monkeypatch.setenv("DATA_DIR", str(allowed))
     document = POINTS | {"task": {"name": "npz", "path": str(inside), "model": "softmax"}}
-    with running(sqlite_store, check=study_checks.check, data_roots=[allowed]) as service, service.http() as http:
+    with running(sqlite_store, check=only_under([allowed], study_checks.check)) as service, service.http() as http:
 
         def ask(path: Any) -> httpx.Response:
             task = {"name": "npz", "path": path, "model": "softmax"}

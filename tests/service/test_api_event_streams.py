@@ -19,7 +19,7 @@ from driftline.errors import InvalidSpec, RateLimited, Unavailable
 from driftline.wire.access import NewToken
 from service.api import event_streams, study_polls
 from service.api.auth.tokens import Access, Tokens
-from service.api.event_streams import Stream, StreamLimits, Streams
+from service.api.event_streams import Stream, StreamLimits, StreamPace, Streams
 from service.api.rate_limits import Limits
 from service.store.schema import TOKENS
 from service.store.store import Store
@@ -191,7 +191,7 @@ def test_fifty_streams_share_one_poll(sqlite_store: Store, monkeypatch: pytest.M
     study = make(sqlite_store)
     poll_s = 0.05
     limits = StreamLimits(per_token=None, per_process=None)
-    with running(sqlite_store, streams=limits, poll_s=poll_s, check_s=3600.0) as service:
+    with running(sqlite_store, streams=limits, pace=StreamPace(poll_s=poll_s, check_s=3600.0)) as service:
         with many(service, study, 50) as responses:
             texts = [response.iter_lines() for response in responses]
             for text in texts:
@@ -236,7 +236,7 @@ def test_a_stream_ends_with_its_token(
 ) -> None:
     study = make(store)
     made = store.tokens.create(NewToken(name="dashboard", scopes=["read"], expires_in_days=1))
-    with running(store, check_s=0.05) as service, stream(service, study) as other:
+    with running(store, pace=StreamPace(poll_s=0.02, check_s=0.05)) as service, stream(service, study) as other:
         with stream(service, study, made.token) as response:
             text = response.iter_lines()
             upto(text, "data:")
@@ -253,7 +253,9 @@ def test_a_stream_that_opens_as_the_last_one_closes_is_checked(sqlite_store: Sto
     tokens = Tokens(secret=b"x", store=sqlite_store)
 
     async def read() -> None:
-        streams = Streams(sqlite_store, tokens, threading.Event(), StreamLimits(), check_s=0.05, poll_s=0.02)
+        streams = Streams(
+            sqlite_store, tokens, threading.Event(), StreamLimits(), StreamPace(poll_s=0.02, check_s=0.05)
+        )
         access = tokens.access(made.token)
         with streams.opened(study, access, made.token, 0):
             await asyncio.sleep(0.01)
@@ -271,7 +273,7 @@ def test_a_token_that_cannot_be_checked_ends_its_stream(sqlite_store: Store, mon
         raise ZeroDivisionError
 
     study = make(sqlite_store)
-    with running(sqlite_store, check_s=0.05) as service:
+    with running(sqlite_store, pace=StreamPace(poll_s=0.02, check_s=0.05)) as service:
         with stream(service, study) as response, monkeypatch.context() as patch:
             patch.setattr(service.tokens, "access", fail)
             list(response.iter_lines())
@@ -324,7 +326,7 @@ def test_readers_that_come_and_go_miss_and_repeat_nothing(
     study, other = make(store), make(store)
     unlimited = Limits(requests_per_second=None)
     with (
-        running(store, poll_s=0.01, streams=StreamLimits(per_token=None), limits=unlimited) as service,
+        running(store, pace=StreamPace(poll_s=0.01), streams=StreamLimits(per_token=None), limits=unlimited) as service,
         ThreadPoolExecutor(6) as threads,
     ):
         readers = []

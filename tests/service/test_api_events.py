@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from driftline.errors import NotFound, Unavailable
+from service.api.event_streams import StreamPace
 from service.store.store import Store
 from tests.waiting import until
 
@@ -18,7 +19,7 @@ from .conftest import SPEC
 
 @pytest.fixture
 def service(sqlite_store: Store) -> Iterator[Service]:
-    with running(sqlite_store, heartbeat_s=0.15) as started:
+    with running(sqlite_store, pace=StreamPace(heartbeat_s=0.15, poll_s=0.02)) as started:
         yield started
 
 
