@@ -100,62 +100,70 @@ class ServiceSettings(BaseModel):
     model_config = ConfigDict(frozen=True, alias_generator=lambda name: f"DRIFTLINE_{name.upper()}")
 
     home: Annotated[Path, AfterValidator(_home)] = Field(
-        Path("driftline-home"), validate_default=True, description="folder of a service on one machine"
+        Path("driftline-home"), validate_default=True, description="folder for the files of a service on one machine"
     )
     database_url: str = Field("", description="SQLAlchemy URL of the database; SQLite in DRIFTLINE_HOME by default")
     secret: str | None = Field(
         None, description="key that signs drivers' tokens, the same in all replicas; kept in DRIFTLINE_HOME by default"
     )
     admin_token: str | None = Field(
-        None, description='a token that may do everything, for project "default"; kept in DRIFTLINE_HOME by default'
+        None, description='token with all rights, in project "default"; kept in DRIFTLINE_HOME by default'
     )
     api_url: Annotated[str | None, AfterValidator(http_address)] = Field(
-        None, description="how drivers reach the API; http://127.0.0.1:PORT by default"
+        None, description="URL at which drivers reach the API; http://127.0.0.1:PORT by default"
     )
     checkpoints: Annotated[str, AfterValidator(_place)] = Field(
         default_factory=lambda values: str(values["home"] / "checkpoints"),
         description="folder or fsspec URL for checkpoints; in DRIFTLINE_HOME by default",
     )
-    launcher: str = Field("local", description="where drivers run: local, ray_jobs, kubernetes, or an installed one")
+    launcher: str = Field(
+        "local", description="where drivers run: local, ray_jobs, kubernetes, or an installed launcher"
+    )
     launcher_config: Path | None = Field(None, description="YAML file with the launcher's settings")
     mlflow_url: Annotated[str | None, BeforeValidator(_mlflow)] = Field(
         default_factory=lambda values: None if values["database_url"] else _sqlite(values["home"] / "mlflow.db"),
-        description='MLflow tracking URI; "none" or empty records nothing; by default SQLite in DRIFTLINE_HOME, or '
+        description='MLflow tracking URI; "none" or empty turns recording off; SQLite in DRIFTLINE_HOME by default, or '
         "none if DRIFTLINE_DATABASE_URL is set",
     )
     mlflow_public_url: Annotated[str, AfterValidator(lambda url: _without_account(url.rstrip("/")))] = Field(
-        "", description="how people reach MLflow; DRIFTLINE_MLFLOW_URL by default"
+        "", description="URL at which people reach MLflow; DRIFTLINE_MLFLOW_URL by default"
     )
-    limits: Path | None = Field(None, description="YAML or JSON file with limits, for the API and the scheduler")
+    limits: Path | None = Field(
+        None, description="YAML or JSON file with [limits](#what-may-be-submitted), read by the API and the scheduler"
+    )
     oidc: Path | None = Field(
         None,
-        description="YAML or JSON file with an [issuer](#signing-in-elsewhere) whose tokens are accepted as well",
+        description="YAML or JSON file that describes an [issuer](#signing-in-elsewhere) whose tokens are accepted too",
     )
     trusted_proxies: Annotated[tuple[str, ...], BeforeValidator(_networks)] = Field(
         (),
-        description="addresses and networks of your proxies, separated by commas: `10.0.0.7,10.244.0.0/16`. The audit "
-        "trail then records the client that X-Forwarded-For names; the header is ignored from any other address",
+        description="IP addresses and networks of your proxies, separated by commas: `10.0.0.7,10.244.0.0/16`. For "
+        "requests from them, the audit trail records the client that X-Forwarded-For names; from any other "
+        "address the header is ignored",
     )
     data_urls: Annotated[tuple[str, ...], BeforeValidator(_urls)] = Field(
         (),
-        description="what the [URLs](data.md#urls-on-a-service) of studies' data must begin with, separated by commas: "
-        "`https://data.example.org/sets/,s3://bucket/sets/`; none by default, so that studies read no URLs",
+        description="prefixes of the [URLs](data.md#urls-on-a-service) from which studies may read data, separated by "
+        "commas: `https://data.example.org/sets/,s3://bucket/sets/`; by default none, so that studies read no URLs",
     )
     programs: Annotated[bool, BeforeValidator(_switch)] = Field(
-        False, description="whether studies may have [programs of their own](programs.md#on-a-service): true or false"
+        False,
+        description='"true" if studies may bring [programs of their own](programs.md#on-a-service); "false" by default',
     )
     program_secrets: Annotated[tuple[str, ...], BeforeValidator(_words)] = Field(
         (),
-        description="patterns of the [secrets](programs.md#secrets) that programs may name, separated by commas: "
+        description="patterns of the [secrets](programs.md#secrets) that programs may use, separated by commas: "
         "`WANDB_*`; none by default",
     )
     program_images: Annotated[tuple[str, ...], BeforeValidator(_words)] = Field(
         (),
         description="patterns of the [images](programs.md#images-on-kubernetes) in which programs may run, separated "
-        "by commas: `ghcr.io/team/*`; none but Driftline's own by default",
+        "by commas: `ghcr.io/team/*`; only Driftline's own by default",
     )
     silent_seconds: Annotated[float, BeforeValidator(_seconds)] = Field(
-        SILENT_S, description="seconds for which a live driver may be silent beyond its lease before it is replaced; 60"
+        SILENT_S,
+        description="seconds for which a live driver may stay silent after its lease has expired; then it is replaced; "
+        "60 by default",
     )
 
     @property

@@ -161,18 +161,18 @@ class Frontier:
         ]
 
     def warm_started(self, study: Study) -> Study:
-        """Returns the study, changed so that it first tries what this result recommends.
+        """A copy of the study that first tries what this result recommends.
 
-        Recommendations become starting points (`start`) of the study's entries with the same method and optimizers,
-        after an entry's own ones: at most 8 each, those for the largest costs first. All confirmed configurations
-        become the `prior`. A value outside the entry's space is moved to the nearest one in it. If the tasks differ and
-        both can be built here, rates are multiplied by the ratio of the measured curvatures, which takes some seconds.
+        Each entry gets the recommendations for the same method and optimizers as starting points (`start`), after its
+        own: at most 8, those for the largest costs first. The confirmed configurations become its `prior`. A value
+        outside the entry's space moves to the nearest one inside. If the tasks differ and both can be built here, rates
+        are multiplied by the ratio of their curvatures; measuring it takes some seconds.
 
         Args:
-            study: The study.
+            study: The study to start.
 
         Raises:
-            InvalidSpec: Nothing is recommended for any of its entries.
+            InvalidSpec: This result recommends nothing for any entry of the study.
         """
         from driftline.study.spec import Study
         from driftline.study.theory_spaces import curvature_ratio
