@@ -58,7 +58,6 @@ class CheckProcesses:
         seconds: How long a check may take.
         most_bytes: Memory that a check may take.
         idle_seconds: How long a process waits for the next study.
-        count: Number of processes.
     """
 
     def __init__(
@@ -70,14 +69,13 @@ class CheckProcesses:
         seconds: float = CHECK_S,
         most_bytes: int = CHECK_BYTES,
         idle_seconds: float = IDLE_S,
-        count: int = PROCESSES,
     ) -> None:
         arguments = [str(most_bytes), str(idle_seconds), json.dumps(list(urls)), *map(str, roots)]
         self._seconds = seconds
         self._most_bytes = most_bytes
         self._processes = [
             ChildProcess(__name__, *arguments, what="checks studies", readable=roots, hidden=hidden)
-            for _ in range(count)
+            for _ in range(PROCESSES)
         ]
         self._idle: queue.LifoQueue[ChildProcess] = queue.LifoQueue()  # LIFO: reuses started processes
         for process in self._processes:

@@ -61,11 +61,10 @@ class Malformed(HTTPException):
     Args:
         error: What is wrong with the body.
         status: Replaces the error's own status.
-        headers: Headers of the response.
     """
 
-    def __init__(self, error: InvalidRequest, status: int | None = None, headers: dict[str, str] | None = None) -> None:
-        super().__init__(status or error.status, error.message, headers)
+    def __init__(self, error: InvalidRequest, status: int | None = None) -> None:
+        super().__init__(status or error.status, error.message)
         self.error = error
 
 
@@ -116,7 +115,7 @@ def _malformed(_request: Request, error: Exception) -> JSONResponse:
 def _http(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
     if isinstance(error, Malformed):
-        return answer(error.error, error.status_code, dict(error.headers or {}))
+        return answer(error.error, error.status_code)
     phrase = HTTPStatus(error.status_code).phrase
     body = {"type": "about:blank", "title": phrase, "status": error.status_code, "detail": str(error.detail)}
     return JSONResponse(body, error.status_code, dict(error.headers or {}), PROBLEM_MEDIA_TYPE)

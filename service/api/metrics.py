@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Protocol
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -115,9 +115,8 @@ _METHODS = frozenset({"GET", "POST", "PUT", "DELETE", "PATCH", "HEAD", "OPTIONS"
 class _Stored:
     """Counts from the store; only `driftline_store_up` 0 while the database does not answer."""
 
-    def __init__(self, store: Store, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
-        self._clock = clock
         self._lock = threading.Lock()
         self._seen: Overview | None = None
         self._seen_at = float("-inf")
@@ -155,12 +154,12 @@ class _Stored:
 
     def _look(self) -> Overview | None:
         with self._lock:
-            if self._clock() - self._seen_at >= _FRESH_S:
+            if time.monotonic() - self._seen_at >= _FRESH_S:
                 try:
                     self._seen = self._store.stats.overview()
                 except DriftlineError:
                     self._seen = None
-                self._seen_at = self._clock()
+                self._seen_at = time.monotonic()
             return self._seen
 
 

@@ -48,7 +48,6 @@ class ResultProcess:
         store: The store, for small studies.
         url: URL of its database, for the process.
         most_bytes: Memory that the process may take; by default a share of what the container has.
-        seconds: How long a result may take.
         here_rounds: Reported rounds up to which a study is small.
     """
 
@@ -58,13 +57,11 @@ class ResultProcess:
         url: str,
         *,
         most_bytes: int | None = None,
-        seconds: float = RESULT_S,
         here_rounds: int = HERE_ROUNDS,
     ) -> None:
         self._store = store
         self._url = url
         self._most_bytes = result_bytes() if most_bytes is None else most_bytes
-        self._seconds = seconds
         self._here_rounds = here_rounds
         self._process = ChildProcess(__name__, str(self._most_bytes), what="computes results")
         self._turn = threading.Lock()
@@ -102,7 +99,7 @@ class ResultProcess:
         if self._refused.get((what, study_id), sys.maxsize) <= rounds:
             raise self._too_large(rounds)
         with self._turn:
-            answer = self._process.ask(json.dumps([self._url, what, study_id]), self._seconds)
+            answer = self._process.ask(json.dumps([self._url, what, study_id]), RESULT_S)
         outcome = json.loads(answer) if answer else {}
         if "problem" in outcome:
             raise from_problem(outcome["problem"]["status"], outcome["problem"])
@@ -112,7 +109,7 @@ class ResultProcess:
         return str(outcome["text"])
 
     def _too_large(self, rounds: int) -> Unavailable:
-        bound = f"{self._most_bytes / 2**20:.0f} MiB of memory and {self._seconds:g} s"
+        bound = f"{self._most_bytes / 2**20:.0f} MiB of memory and {RESULT_S:g} s"
         return Unavailable(
             f"a result must take at most {bound} in the API, got a study of {rounds:,} rounds: give the API's "
             "container more memory, or compute it on your own computer with  driftline frontier STUDY --cost COST"

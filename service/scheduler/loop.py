@@ -16,7 +16,6 @@ from service.pauses import Pauses
 from service.scheduler.cleanup import Cleanup
 from service.scheduler.gpu_hours import GpuHours
 from service.scheduler.reconcile import (
-    MAX_DEATHS,
     Action,
     Forget,
     Kill,
@@ -61,7 +60,6 @@ class Scheduler:
         cluster: Gives the Ray cluster that a study would run on; None if it has its own. By default all share one.
         per_project: How many studies of one project may run at once; None sets no limit.
         every_s: Seconds between two polls of the studies.
-        max_deaths: A study fails when this many drivers were lost in a row.
         start_seconds: A driver that has not acquired its study within this time is lost.
         back_seconds: How long a live driver whose lease has expired may stay silent while the API answers; then it is
             killed and another one is started.
@@ -85,7 +83,6 @@ class Scheduler:
         cluster: Callable[[Driven], str | None] = lambda study: "ray",
         per_project: int | None = None,
         every_s: float = 1.0,
-        max_deaths: int = MAX_DEATHS,
         start_seconds: float = 600.0,
         back_seconds: float = 60.0,
         answers: Callable[[], bool] = lambda: True,
@@ -100,7 +97,6 @@ class Scheduler:
         self._cluster = cluster
         self._per_project = per_project
         self._every_s = every_s
-        self._max_deaths = max_deaths
         self._start_seconds = start_seconds
         self._back_seconds = back_seconds
         self._answers = answers
@@ -172,7 +168,6 @@ class Scheduler:
             {**unsure, **self._started},
             clusters,
             now,
-            max_deaths=self._max_deaths,
             start_seconds=self._start_seconds,
             back_seconds=self._back_seconds,
             unanswered=self._unanswered,

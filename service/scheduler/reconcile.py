@@ -140,7 +140,6 @@ def reconcile(
     clusters: Mapping[str, str],
     now: float,
     *,
-    max_deaths: int = MAX_DEATHS,
     start_seconds: float = 600.0,
     back_seconds: float = 60.0,
     unanswered: float = float("-inf"),
@@ -157,7 +156,6 @@ def reconcile(
         clusters: The Ray cluster that each study would run on. A cluster runs one study at a time; a study that is
             missing here has its own.
         now: Seconds since 1970.
-        max_deaths: A study fails when this many drivers were lost in a row.
         start_seconds: A driver that has not acquired its study within this time is lost.
         back_seconds: How long a live driver whose lease has expired may stay silent while the API answers; then it
             hangs, and is killed.
@@ -189,7 +187,7 @@ def reconcile(
             actions += _ended(study_id, driver, now)
     waiting: list[Driven] = []
     for study in free:
-        settled = _settled(study, max_deaths)
+        settled = _settled(study)
         if settled is None:
             waiting.append(study)
         else:
@@ -305,13 +303,13 @@ def _hopeless(study: Driven, driver: Launched) -> list[Action]:
     return [Settle(study.id, "FAILED", driver.reason or "its driver cannot be started")]
 
 
-def _settled(study: Driven, max_deaths: int) -> Settle | None:
+def _settled(study: Driven) -> Settle | None:
     """The state of a study that needs no further driver; None if it needs one."""
     if study.state == "PAUSING":
         return Settle(study.id, "PAUSED", "")
     if study.state == "CANCELLING":
         return Settle(study.id, "CANCELLED", "")
-    if study.deaths >= max_deaths:
+    if study.deaths >= MAX_DEATHS:
         last = study.reason.removesuffix("; it is started again")
         why = f": {last}" if last else ""
         reason = f"{study.deaths} drivers in a row were lost without finishing a trial or writing a checkpoint{why}"

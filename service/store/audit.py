@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from driftline.wire.access import AuditEvent
 from driftline.wire.records import StudyRecord
 from service.store.schema import AUDIT
-from service.store.session import Actor, StorePart, moment
+from service.store.session import StorePart, moment
 
 FAILURES_KEPT_S = 90 * 24 * 3600.0
 """Failed authentications are deleted after this time; all other audit events are kept."""
@@ -21,18 +21,10 @@ _SUBMITTED_WITHIN_S = 60.0  # between a study's time of creation and its audit e
 class AuditTrail(StorePart):
     """The audit trail; other parts add to it with `Session.audit`."""
 
-    def add(
-        self,
-        action: str,
-        target: str = "",
-        *,
-        actor: Actor | None = None,
-        project: str = "",
-        details: dict[str, Any] | None = None,
-    ) -> None:
-        """Add an event to the audit trail in a transaction of its own; see `AuditEvent`."""
+    def add(self, action: str, target: str = "", *, details: dict[str, Any] | None = None) -> None:
+        """Add an event of nobody's to the audit trail, in a transaction of its own; see `AuditEvent`."""
         with self._session.write() as connection:
-            self._session.audit(connection, actor, action, target, project, details or {})
+            self._session.audit(connection, None, action, target, "", details or {})
             if action == "auth.failed":
                 old = sa.and_(AUDIT.c.action == action, AUDIT.c.at < self._session.clock() - FAILURES_KEPT_S)
                 connection.execute(sa.delete(AUDIT).where(old))

@@ -55,7 +55,7 @@ def test_all_ways_to_ask_agree(metric: str, cost: str, searches: int, seeds: int
     curves = trials(metric, searches, seeds, rounds)
     result = frontier_document("s", curves, reading, rounds)
     frontier, page = Frontier(result), data(frontier_html(result, curves))
-    figure = _figure(result, 6.4, 4.4, 72)
+    figure = _figure(result, 72)
     last = int(result["scale"]["last"])
     turn = 1 if metric == "test_accuracy" else -1
     for number, (label, method) in enumerate(result["methods"].items()):

@@ -46,7 +46,7 @@ def page() -> str:
 def test_picture(chosen: Chosen) -> None:
     result = frontier_document("digits", study(trials=8, confirm=2), chosen, 200)
     assert size(frontier_png(result)) == (1280, 880)
-    assert size(frontier_png(result, width=3.0, height=2.0, dpi=100)) == (300, 200)
+    assert size(frontier_png(result, dpi=100)) == (640, 440)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_accuracies_near_1_are_drawn_as_errors(values: list[float], metric: str,
 def test_long_names_cover_nothing_in_the_picture(count: int) -> None:
     names = tuple(f"fedavg-with-a-server-that-has-momentum-schedule_{index}" for index in range(count))
     result = frontier_document("a-study-whose-name-says-what-it-is-about." * 2, study(names, 8, 20), Chosen(), 20)
-    figure = _figure(result, 6.4, 4.4, 100)
+    figure = _figure(result, 100)
     figure.draw_without_rendering()
     (axes,) = figure.axes
     title = axes.title.get_window_extent()
@@ -236,7 +236,7 @@ def test_values_that_change_nothing_are_any() -> None:
 
 def test_cross_fitted_qualities_are_drawn_where_somebody_asks() -> None:
     result = frontier_document("digits", study(("fedavg",), 8, confirm=2), Chosen(), 200)
-    plain, asked = (_figure(result, 6.4, 4.4, 72, cross_fitted=wanted) for wanted in (False, True))
+    plain, asked = (_figure(result, 72, cross_fitted=wanted) for wanted in (False, True))
     dotted = [line for line in asked.axes[0].lines if line.get_linestyle() == ":"]
     assert not [line for line in plain.axes[0].lines if line.get_linestyle() == ":"]
     ends = [row["quality"][-1] for row in result["methods"]["fedavg"]["cross_fitted"]]

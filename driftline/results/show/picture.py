@@ -27,56 +27,49 @@ from driftline.results.show.recommendation_rows import RecommendationRow, recomm
 Json = Mapping[str, Any]
 _INSIDE = 10  # most labels for a legend inside the axes; with more it stands beside them
 _INSIDE_CHARACTERS = 200  # of these labels together
-_TITLE = (76, 48)  # characters of a line of the title at a width of 6.4 inches: legend inside, beside
+_INCHES = (6.4, 4.4)  # width without a legend beside the axes, height
+_TITLE = (76, 48)  # characters of a line of the title: legend inside, beside
 _COLUMN = 26  # names per column of a legend beside the axes
 _COLUMN_INCHES = 2.6
 _DARK = "#1c2330"
 _THEORY = (0, (3, 1.5))  # dashes
 
 
-def frontier_png(
-    result: Json, *, width: float = 6.4, height: float = 4.4, dpi: int = 200, cross_fitted: bool = False
-) -> bytes:
+def frontier_png(result: Json, *, dpi: int = 200, cross_fitted: bool = False) -> bytes:
     """The trade-off of all labels of a study as a PNG.
 
     Args:
         result: Document from `frontier_document`. A label's ``"theory"``, ``[{"cost", "quality"}]``, is drawn dashed.
-        width: Inches.
-        height: Inches.
         dpi: Dots per inch.
         cross_fitted: As in `draw`.
 
     Returns:
         The file's bytes. Without any point, the axes say so.
     """
-    return _saved(_figure(result, width, height, dpi, cross_fitted=cross_fitted), "png", {"Software": None})
+    return _saved(_figure(result, dpi, cross_fitted=cross_fitted), "png", {"Software": None})
 
 
-def frontier_svg(result: Json, *, width: float = 6.4, height: float = 4.4, cross_fitted: bool = False) -> bytes:
+def frontier_svg(result: Json, *, cross_fitted: bool) -> bytes:
     """The trade-off of all labels of a study as an SVG, for papers.
 
     Args:
         result: As in `frontier_png`.
-        width: Inches.
-        height: Inches.
         cross_fitted: As in `draw`.
     """
     from matplotlib import rc_context
 
     with rc_context({"svg.hashsalt": "driftline"}):  # equal results give equal files
-        return _saved(_figure(result, width, height, 72, cross_fitted=cross_fitted), "svg", {"Date": None})
+        return _saved(_figure(result, 72, cross_fitted=cross_fitted), "svg", {"Date": None})
 
 
-def frontier_pdf(result: Json, *, width: float = 6.4, height: float = 4.4, cross_fitted: bool = False) -> bytes:
+def frontier_pdf(result: Json, *, cross_fitted: bool) -> bytes:
     """The trade-off of all labels of a study as a PDF, for papers.
 
     Args:
         result: As in `frontier_png`.
-        width: Inches.
-        height: Inches.
         cross_fitted: As in `draw`.
     """
-    figure = _figure(result, width, height, 72, cross_fitted=cross_fitted)
+    figure = _figure(result, 72, cross_fitted=cross_fitted)
     return _saved(figure, "pdf", {"CreationDate": None, "Producer": None, "Creator": None})
 
 
@@ -112,23 +105,23 @@ def _saved(figure: Any, form: str, metadata: Mapping[str, None]) -> bytes:
     return out.getvalue()
 
 
-def _figure(result: Json, width: float, height: float, dpi: int, *, cross_fitted: bool = False) -> Any:
+def _figure(result: Json, dpi: int, *, cross_fitted: bool = False) -> Any:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     labels = list(result["methods"])
     inside = len(labels) <= _INSIDE and sum(map(len, labels)) <= _INSIDE_CHARACTERS
     columns = 0 if inside else math.ceil(len(labels) / _COLUMN)
-    figure = Figure(figsize=(width + columns * _COLUMN_INCHES, height), dpi=dpi, layout="constrained")
+    figure = Figure(figsize=(_INCHES[0] + columns * _COLUMN_INCHES, _INCHES[1]), dpi=dpi, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
-    draw(axes, result, legend=not columns, wrap=round(_TITLE[bool(columns)] * width / 6.4), cross_fitted=cross_fitted)
+    draw(axes, result, legend=not columns, wrap=_TITLE[bool(columns)], cross_fitted=cross_fitted)
     if columns:
         handles, names = axes.get_legend_handles_labels()
         figure.legend(handles, names, loc="outside right upper", fontsize=7, ncols=columns, frameon=False)
     dotted = " Dotted: cross-fitted, the median over searches and seeds." if cross_fitted else ""
     texts = [study_headline(result), band_text(result) + dotted]
-    lines = [line for text in texts for line in textwrap.wrap(text, round(118 * width / 6.4))]
+    lines = [line for text in texts for line in textwrap.wrap(text, 118)]
     figure.supxlabel("\n".join(lines), fontsize=7, color="#555555")
     return figure
 

@@ -12,6 +12,9 @@ from driftline.errors import DriftlineError, Unavailable
 from service.launchers.kubernetes.api_server import Api, Expired, Item
 
 _LOG = logging.getLogger(__name__)
+STALE_S = 60.0
+"""Age beyond which the last copy is not shown."""
+
 _WATCH_S = 240
 _FIRST_S = 20.0
 _PAUSE_S = 1.0
@@ -24,13 +27,12 @@ class Mirror:
     """Objects of one kind with certain labels.
 
     A thread lists the objects, watches for changes, and lists them again when the watch ends, in case it has missed a
-    change. While the API server is unreachable, the last copy is shown until it is `stale_s` old.
+    change. While the API server is unreachable, the last copy is shown until it is `STALE_S` old.
 
     Args:
         api: The API server.
         kind: rayjobs or pods.
         selector: Label selector.
-        stale_s: Age in seconds beyond which the last copy is not shown.
         watch_s: Seconds of watching, after which everything is listed again.
         remembered: Whether a deleted object is still shown for a while, marked as being deleted.
     """
@@ -41,14 +43,12 @@ class Mirror:
         kind: str,
         selector: str,
         *,
-        stale_s: float = 60.0,
         watch_s: int = _WATCH_S,
         remembered: Callable[[Item], bool] = lambda item: False,
     ) -> None:
         self._api = api
         self._kind = kind
         self._selector = selector
-        self._stale_s = stale_s
         self._watch_s = watch_s
         self._remembered = remembered
         self._lock = threading.Lock()
@@ -73,7 +73,7 @@ class Mirror:
         self._ready.wait(_FIRST_S)
         with self._lock:
             age = time.monotonic() - self._seen
-            if age > self._stale_s:
+            if age > STALE_S:
                 raise Unavailable(f"{self._kind} cannot be seen: {self._error}")
             since = time.monotonic() - _REMEMBERED_S
             self._gone = {uid: (gone, item) for uid, (gone, item) in self._gone.items() if gone > since}
@@ -128,7 +128,7 @@ class Mirror:
         ends = time.monotonic() + self._watch_s
         while (left := int(ends - time.monotonic())) > 0 and not self._over.is_set():
             # Short watches, so that the age of the copy shows whether the API server is reachable at all.
-            for what, item in self._api.watch(self._kind, self._selector, version, min(left, int(self._stale_s / 2))):
+            for what, item in self._api.watch(self._kind, self._selector, version, min(left, int(STALE_S / 2))):
                 version = item["metadata"]["resourceVersion"]
                 self._take(what, item)
             with self._lock:
