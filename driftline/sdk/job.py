@@ -132,7 +132,7 @@ class Job:
                 if record.version != seen and (resting or began - looked >= every):
                     best, seen = self.best_in_search(), record.version
                     if shown.wide and best:
-                        shown.draw(sparklines(self._document(), record.study.objective.cost))
+                        shown.draw(sparklines(self.frontier().data, record.study.objective.cost))
                     looked = time.monotonic()
                     every = max(BEST_EVERY_S, 20 * (looked - began))  # large studies: 5 % of the time
                 shown.update(record, best)
@@ -331,10 +331,6 @@ class Job:
     def _repr_html_(self) -> str:
         """HTML for notebooks: state, progress of each label, link to the curves."""
         return job_html(self.record())
-
-    def _document(self) -> dict[str, Any]:
-        """The result so far, for its picture while waiting."""
-        return self.frontier().data
 
     def _load_curves(self) -> tuple[TrialCurve, ...]:
         return self._result(None, None)[1].curves

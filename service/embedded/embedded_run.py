@@ -96,11 +96,11 @@ class EmbeddedRun:
             raise InvalidSpec("--cores", f"is for a Ray on this computer, got one at {self._ray_address}: leave it out")
         if study is not None:
             study = study.model_copy(update={"task": pinned(study.task, Path.cwd())})
-        if study is not None and self._ray_address is not None:
-            require_own_ray(study, self._ray_address)
-        if study is not None and self._ray_address is None:
-            require_room(study, cores)
-            memory_remark(study)
+            if self._ray_address is None:
+                require_room(study, cores)
+                memory_remark(study)
+            else:
+                require_own_ray(study, self._ray_address)
         self._folder = Folder(folder, create=study is not None)
         self.folder = folder
         self._closers: list[Callable[[], None]] = [self._folder.close]

@@ -272,16 +272,15 @@ def stored_link(folder: Path, port: int) -> StoredLink:
         InvalidSpec: The folder is writable, but another user's, or holds links.
     """
     from service.recorder.chart_view import VIEW
-    from service.recorder.links import mlflow_link
+    from service.recorder.links import charts_page
 
-    uri = mlflow_uri(folder)
     with _opened(folder) as store:
         experiment = _experiment(store, _study(store, folder).id, folder)
     if os.access(folder / MLFLOW_DATABASE, os.W_OK):  # MLflow's server will write into it
         _require_own(folder)
         adopt_artifacts(folder)
-    link = mlflow_link(uri, experiment, view=VIEW, port=port)
-    return StoredLink(link.url, uri, (artifact_root(folder),))
+    url = f"http://127.0.0.1:{port}/{charts_page(experiment, VIEW)}"
+    return StoredLink(url, mlflow_uri(folder), (artifact_root(folder),))
 
 
 def mlflow_uri(folder: Path) -> str:

@@ -30,7 +30,7 @@ def joined_link(folders: Sequence[Path], target: Path, port: int) -> StoredLink:
         InvalidSpec: A folder was given twice.
     """
     from service.recorder.chart_view import VIEW
-    from service.recorder.links import mlflow_link
+    from service.recorder.links import charts_page
 
     studies = [recorded_folder(folder) for folder in folders]
     database, experiments = target / DATABASE, []
@@ -42,11 +42,9 @@ def joined_link(folders: Sequence[Path], target: Path, port: int) -> StoredLink:
     uri, root = mlflow_uri(target), artifact_root(target)
     roots = (root, *(artifact_root(recorded.folder) for recorded in studies))
     readings = {(recorded.result.reading.quality, recorded.result.reading.cost) for recorded in studies}
-    if len(readings) > 1:
-        link = mlflow_link(uri, str(experiments[0]), view=VIEW, port=port)
-        return StoredLink(f"{link.url.partition('#')[0]}#/experiments", uri, roots)
-    experiment = _together(uri, root, studies, experiments)
-    return StoredLink(mlflow_link(uri, experiment, view=VIEW, port=port).url, uri, roots)
+    one_reading = len(readings) == 1
+    page = charts_page(_together(uri, root, studies, experiments), VIEW) if one_reading else "#/experiments"
+    return StoredLink(f"http://127.0.0.1:{port}/{page}", uri, roots)
 
 
 def _together(uri: str, root: str, studies: Sequence[RecordedFolder], experiments: Sequence[int]) -> str:

@@ -191,9 +191,6 @@ class WatchedJob(Job):
         """Compares two labels at equal budgets; see `Job.compare`."""
         return self.frontier().compare(first, second)
 
-    def _document(self) -> dict[str, Any]:
-        return stored_frontier(self.folder).data
-
     def _log_lines(self, after: int) -> Iterable[LogLine]:
         return stored_log(self.folder, after)
 

@@ -48,14 +48,13 @@ class Probe:
     def text(self) -> str:
         """The findings, in one line."""
         first, last = self.lines[0], self.lines[-1]
-        span = max(last[ROUND] - first[ROUND], 1)
         counted = [name for name in last if name not in (ROUND, SECONDS, DIVERGED) and first.get(name) is not None]
         amounts = [f"{name} {last[name]:.6g}" for name in counted if last[name] is not None]
         equal = "two runs with one seed reported equal lines"
         if self.difference:
             equal = f"two runs with one seed differ ({self.difference}): results depend on more than the seed"
         took = f"a round takes {self.round_s:.3g} s, a start {self.around_s:.3g} s"
-        return f"{self.label}: {took}; {equal}; after round {last[ROUND] if span else 0}: {', '.join(amounts)}"
+        return f"{self.label}: {took}; {equal}; after round {last[ROUND]}: {', '.join(amounts)}"
 
 
 def probed(study: Study) -> StudyEstimate:

@@ -33,22 +33,8 @@ class MetricRow(NamedTuple):
     step: int
 
 
-class Param(NamedTuple):
-    """A parameter."""
-
-    key: str
-    value: str
-
-
-class RunTag(NamedTuple):
-    """A tag of a run."""
-
-    key: str
-    value: str
-
-
-class InputTag(NamedTuple):
-    """A tag of what a run was trained on."""
+class Pair(NamedTuple):
+    """A parameter, or a tag of a run or of what it was trained on."""
 
     key: str
     value: str
@@ -70,10 +56,10 @@ class DatasetInput(NamedTuple):
     """A dataset as an input of a run."""
 
     dataset: InputDataset
-    tags: Sequence[InputTag]
+    tags: Sequence[Pair]
 
 
-Metric, Dataset = MetricRow, InputDataset  # as in mlflow.entities
+Metric, Dataset, Param, RunTag, InputTag = MetricRow, InputDataset, Pair, Pair, Pair  # as in mlflow.entities
 
 
 @dataclass(frozen=True)
@@ -175,7 +161,7 @@ class DatabaseClient:
         return Run(RunInfo(run_id))
 
     def log_batch(
-        self, run_id: str, metrics: Sequence[MetricRow], params: Sequence[Param], tags: Sequence[RunTag]
+        self, run_id: str, metrics: Sequence[MetricRow], params: Sequence[Pair], tags: Sequence[Pair]
     ) -> None:
         """Adds metrics, parameters and tags to a run."""
         with changing(self._file) as database:

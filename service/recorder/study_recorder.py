@@ -25,7 +25,7 @@ from driftline.results.study_result import FILES, StudyResult, study_result
 from driftline.wire.records import TRIAL_FINISHED, StudyRecord
 from service.recorder.chart_view import VIEW, VIEW_TAG, labels_view, trials_view
 from service.recorder.curve_rows import metric_name
-from service.recorder.links import MlflowLink, artifact_page, charts_page, mlflow_link, table_page
+from service.recorder.links import artifact_page, charts_page, server_page, table_page
 from service.recorder.run_contents import (
     STUDY_TAG,
     dataset,
@@ -178,13 +178,6 @@ class Recorder:
         study = self._store.studies.get(self._study_id)
         return self._files(self._result(study))
 
-    def link(self) -> MlflowLink | None:
-        """How to open the study in MLflow; None until it is there."""
-        for entry in self._store.recorder_state.read(self._study_id, "experiment"):
-            if entry.key == "labels":
-                return mlflow_link(self._uri, entry.run_id, public_url=self._public_url, view=VIEW)
-        return None
-
     def _write(self, study: StudyRecord) -> bool:
         state = self._store.recorder_state
         if not state.read(self._study_id, _BEGUN):  # from now on MLflow may have something to delete with the study
@@ -241,8 +234,7 @@ class Recorder:
 
     def _tell_link(self, study: StudyRecord, labels: Tracking) -> None:
         """Stores the study's URL in MLflow; None if no server shows the database to which it is written."""
-        link = mlflow_link(self._uri, labels.experiment_id, public_url=self._public_url, view=VIEW)
-        url = None if link.command else link.url
+        url = server_page(self._uri, labels.experiment_id, VIEW, public_url=self._public_url)
         if study.mlflow_url != url:
             self._store.studies.set_mlflow_url(self._study_id, url)
 

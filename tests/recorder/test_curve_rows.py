@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from service.recorder.curve_rows import ROUNDS_SHOWN, metric_name, rows, shown_rounds, totals
-from service.recorder.links import mlflow_link
+from service.recorder.links import server_page
 
 
 @given(st.integers(1, 200_000))
@@ -44,9 +44,7 @@ def test_names_that_mlflow_takes() -> None:
 
 @pytest.mark.parametrize("uri", ["http://mlflow:5000", "http://mlflow:5000/"])
 def test_links(uri: str) -> None:
-    assert str(mlflow_link(uri, "3")) == "http://mlflow:5000/#/experiments/3/runs?compareRunsMode=CHART"
-    public = mlflow_link(uri, "3", public_url="https://ml.example.org/x", view="driftline")
-    assert (
-        public.url == "https://ml.example.org/x/#/experiments/3/runs?compareRunsMode=CHART&viewStateShareKey=driftline"
-    )
-    assert public.command == ""
+    page = "#/experiments/3/runs?compareRunsMode=CHART&viewStateShareKey=driftline"
+    assert server_page(uri, "3", "driftline") == f"http://mlflow:5000/{page}"
+    public = server_page(uri, "3", "driftline", public_url="https://ml.example.org/x")
+    assert public == f"https://ml.example.org/x/{page}"

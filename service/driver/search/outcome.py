@@ -65,9 +65,7 @@ def rung_result(study: Study, row: Row, columns: Mapping[str, Sequence[Any]], re
     Returns:
         DIVERGED if the trial reported that, FAILED if its metric was never finite, otherwise STOPPED.
     """
-    if any(columns.get("diverged", ())):
-        return TrialResult(trial=row.id, state="DIVERGED")
-    if not reached:
+    if not reached or any(columns.get("diverged", ())):
         return trial_result(study, row, columns)
     return TrialResult(trial=row.id, state="STOPPED")
 
