@@ -303,8 +303,6 @@ def _unfair(result: Json, a: str, b: str) -> list[str]:
     """The reasons against any verdict."""
     first, second = result["methods"][a], result["methods"][b]
     reasons = []
-    if a == b:
-        reasons.append(f"a label must be compared with another one, got {a} twice")
     cost = result["definitions"]["parameters"]["cost"]
     if not cost_named(cost).repeatable:
         reasons.append(f"{cost} {ADVICE}")

@@ -95,18 +95,10 @@ def drawn(
         InvalidSpec: The name has another ending.
     """
     match name.lower().rpartition(".")[2]:
-        case "png":
-            from driftline.results.show.picture import frontier_png
+        case "png" | "svg" | "pdf" as form:
+            from driftline.results.show.picture import frontier_picture
 
-            return frontier_png(document, cross_fitted=cross_fitted)
-        case "svg":
-            from driftline.results.show.picture import frontier_svg
-
-            return frontier_svg(document, cross_fitted=cross_fitted)
-        case "pdf":
-            from driftline.results.show.picture import frontier_pdf
-
-            return frontier_pdf(document, cross_fitted=cross_fitted)
+            return frontier_picture(document, form, cross_fitted=cross_fitted)
         case "html" | "htm":
             from driftline.results.show.page import frontier_html
 

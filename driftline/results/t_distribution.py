@@ -65,9 +65,8 @@ def _log_gamma_step(a: float) -> float:
 
 def _fraction(a: float, b: float, x: float) -> float:
     """The continued fraction of I_x(a, b), without the factor before it."""
-    total, above, below = 1.0, 1.0, 1 - (a + b) * x / (a + 1)
-    below = 1 / (below or _TINY)
-    total = below
+    total = below = 1 / (1 - (a + b) * x / (a + 1) or _TINY)
+    above = 1.0
     for m in range(1, 100_000):
         for factor in (
             m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m)),

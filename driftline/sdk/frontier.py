@@ -333,9 +333,9 @@ class Frontier:
         import base64
         import html
 
-        from driftline.results.show.picture import frontier_png
+        from driftline.results.show.picture import frontier_picture
 
-        picture = base64.b64encode(frontier_png(self.data, dpi=110)).decode("ascii")
+        picture = base64.b64encode(frontier_picture(self.data, dpi=110)).decode("ascii")
         return f'<img src="data:image/png;base64,{picture}" alt="frontier"><pre>{html.escape(self.table())}</pre>'
 
 

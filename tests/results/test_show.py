@@ -14,7 +14,7 @@ from driftline.results.show.axes import band_text, legend_name, quality_scale, q
 from driftline.results.show.number_text import hyperparameters_text
 from driftline.results.show.page import frontier_html
 from driftline.results.show.palette import styles, stylesheet
-from driftline.results.show.picture import _figure, frontier_png
+from driftline.results.show.picture import _figure, frontier_picture
 from driftline.results.show.text_table import table
 from driftline.sdk.frontier import Frontier
 
@@ -45,8 +45,8 @@ def page() -> str:
 @pytest.mark.parametrize("chosen", [Chosen(), Chosen("test_loss", "bytes"), Chosen("test_loss", "seconds")])
 def test_picture(chosen: Chosen) -> None:
     result = frontier_document("digits", study(trials=8, confirm=2), chosen, 200)
-    assert size(frontier_png(result)) == (1280, 880)
-    assert size(frontier_png(result, dpi=100)) == (640, 440)
+    assert size(frontier_picture(result)) == (1280, 880)
+    assert size(frontier_picture(result, dpi=100)) == (640, 440)
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_picture(chosen: Chosen) -> None:
 )
 def test_pictures_of_almost_nothing(trials: list) -> None:  # type: ignore[type-arg]
     result = frontier_document("small", trials, Chosen(), 1, ["fedavg"])
-    assert size(frontier_png(result)) == (1280, 880)
+    assert size(frontier_picture(result)) == (1280, 880)
     assert "<title>small</title>" in frontier_html(result, trials)
 
 
@@ -167,9 +167,9 @@ def test_the_caption_says_what_is_drawn() -> None:
 def test_theory_is_drawn_beside_the_measurement() -> None:
     trials = study(("fedavg",), 8, confirm=2)
     result = frontier_document("digits", trials, Chosen(), 200)
-    plain = frontier_png(result)
+    plain = frontier_picture(result)
     result["methods"]["fedavg"]["theory"] = [{"cost": 1.0, "quality": 0.2}, {"cost": 200.0, "quality": 0.9}]
-    assert frontier_png(result) != plain
+    assert frontier_picture(result) != plain
     assert data(frontier_html(result, trials))["readings"][0]["theory"] == [[[1, 0.2], [200, 0.9]]]
 
 
@@ -187,7 +187,7 @@ def test_drawing_leaves_no_figure_open() -> None:
     from matplotlib import pyplot
 
     before = pyplot.get_fignums()  # of other tests
-    frontier_png(frontier_document("s", [curve([0.0, 1.0])], Chosen(), 1))
+    frontier_picture(frontier_document("s", [curve([0.0, 1.0])], Chosen(), 1))
     assert pyplot.get_fignums() == before
 
 

@@ -31,46 +31,29 @@ _INCHES = (6.4, 4.4)  # width without a legend beside the axes, height
 _TITLE = (76, 48)  # characters of a line of the title: legend inside, beside
 _COLUMN = 26  # names per column of a legend beside the axes
 _COLUMN_INCHES = 2.6
+_VARYING = {"png": ["Software"], "svg": ["Date"], "pdf": ["CreationDate", "Producer", "Creator"]}  # left out
 _DARK = "#1c2330"
 _THEORY = (0, (3, 1.5))  # dashes
 
 
-def frontier_png(result: Json, *, dpi: int = 200, cross_fitted: bool = False) -> bytes:
-    """The trade-off of all labels of a study as a PNG.
+def frontier_picture(result: Json, form: str = "png", *, dpi: int = 200, cross_fitted: bool = False) -> bytes:
+    """The trade-off of all labels of a study; equal results give equal files.
 
     Args:
         result: Document from `frontier_document`. A label's ``"theory"``, ``[{"cost", "quality"}]``, is drawn dashed.
-        dpi: Dots per inch.
+        form: "png", or for papers "svg" or "pdf".
+        dpi: Dots per inch of a PNG.
         cross_fitted: As in `draw`.
 
     Returns:
         The file's bytes. Without any point, the axes say so.
     """
-    return _saved(_figure(result, dpi, cross_fitted=cross_fitted), "png", {"Software": None})
-
-
-def frontier_svg(result: Json, *, cross_fitted: bool) -> bytes:
-    """The trade-off of all labels of a study as an SVG, for papers.
-
-    Args:
-        result: As in `frontier_png`.
-        cross_fitted: As in `draw`.
-    """
     from matplotlib import rc_context
 
-    with rc_context({"svg.hashsalt": "driftline"}):  # equal results give equal files
-        return _saved(_figure(result, 72, cross_fitted=cross_fitted), "svg", {"Date": None})
-
-
-def frontier_pdf(result: Json, *, cross_fitted: bool) -> bytes:
-    """The trade-off of all labels of a study as a PDF, for papers.
-
-    Args:
-        result: As in `frontier_png`.
-        cross_fitted: As in `draw`.
-    """
-    figure = _figure(result, 72, cross_fitted=cross_fitted)
-    return _saved(figure, "pdf", {"CreationDate": None, "Producer": None, "Creator": None})
+    figure, out = _figure(result, dpi if form == "png" else 72, cross_fitted=cross_fitted), io.BytesIO()
+    with rc_context({"svg.hashsalt": "driftline"}):
+        figure.savefig(out, format=form, metadata=dict.fromkeys(_VARYING[form]))
+    return out.getvalue()
 
 
 def draw(axes: Any, result: Json, *, legend: bool = True, wrap: int = _TITLE[0], cross_fitted: bool = False) -> None:
@@ -78,7 +61,7 @@ def draw(axes: Any, result: Json, *, legend: bool = True, wrap: int = _TITLE[0],
 
     Args:
         axes: The axes.
-        result: As in `frontier_png`.
+        result: As in `frontier_picture`.
         legend: Whether to draw a legend inside the axes.
         wrap: Most characters of a line of the title.
         cross_fitted: Also draw, dotted, the median over searches and seeds of the cross-fitted qualities, which areas
@@ -97,12 +80,6 @@ def draw(axes: Any, result: Json, *, legend: bool = True, wrap: int = _TITLE[0],
         axes.legend(fontsize=8, frameon=True, framealpha=0.9, edgecolor="none")
     plain = FuncFormatter(lambda value, _: f"{value:g}")
     axes.xaxis.set_major_formatter(EngFormatter(sep="") if cost_range(result)[1] >= 1e5 else plain)
-
-
-def _saved(figure: Any, form: str, metadata: Mapping[str, None]) -> bytes:
-    out = io.BytesIO()
-    figure.savefig(out, format=form, metadata=metadata)
-    return out.getvalue()
 
 
 def _figure(result: Json, dpi: int, *, cross_fitted: bool = False) -> Any:
