@@ -33,8 +33,8 @@ from driftline.results.show.page_data import (
     study_data,
 )
 from driftline.results.show.palette import styles, stylesheet
-from driftline.results.show.recommendation_rows import final, recommendation_rows, test_metric, test_text
-from driftline.results.show.text_table import ANY, area_text, trials_text
+from driftline.results.show.recommendation_rows import recommendation_rows, test_metric, test_text
+from driftline.results.show.text_table import ANY, summary_rows
 from driftline.results.show.theory_text import agreement
 from driftline.study.budget import spend_text
 
@@ -186,27 +186,15 @@ def _text(text: str) -> str:
 
 
 def _summary(result: Json) -> str:
-    metric = result["definitions"]["parameters"]["metric"]
-    failed = any(method["failed"] for method in result["methods"].values())
-    rows = []
-    for label, method in result["methods"].items():
-        row = final(method)
-        cells = [
-            _dashed(area_text(method)),
-            _dashed(banded(row["quality"], row["low"], row["high"])) if row else "none",
-            trials_text(method),
-            str(method["diverged"]),
-            *([str(method["failed"])] if failed else []),
-        ]
-        rows.append([_named(result, label), *(f"<td{_NUMBERS}>{cell}</td>" for cell in cells)])
-    heads = ["method", "area", f"final {metric}", "trials", "diverged", *(["failed"] if failed else [])]
-    cost = result["definitions"]["parameters"]["cost"]
+    parameters = result["definitions"]["parameters"]
+    heads, *cells = summary_rows(result["methods"], parameters["metric"])
+    rows = [[_named(result, label), *(f"<td{_NUMBERS}>{_dashed(cell)}</td>" for cell in row)] for label, *row in cells]
     note = (
-        f"Area: mean quality over log10 {cost}, 0 is untrained, 1 the best end in the study. Trials: search + "
-        "confirmation. In brackets: smallest and largest over seeds."
+        f"Area: mean quality over log10 {parameters['cost']}, 0 is untrained, 1 the best end in the study. Trials: "
+        "search + confirmation. In brackets: smallest and largest over seeds."
     )
     notes = "".join(f'<p class="quiet">{_text(text)}</p>' for text in (note, *setting_notes(result["methods"])))
-    return f"{notes}{_table(heads, rows)}"
+    return f"{notes}{_table(['method', *heads[1:]], rows)}"
 
 
 def _recommendations(result: Json) -> str:

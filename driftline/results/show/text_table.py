@@ -39,7 +39,7 @@ def table(result: Json) -> str:
     lines = [*textwrap.wrap(title, _WIDTH, break_on_hyphens=False, break_long_words=False), ""]
     note = f"Area: mean quality over log10 {cost}, 0 is untrained, 1 the best end. Trials: search + confirmation."
     lines += textwrap.wrap(f"{note} {_seeds(result)}", _WIDTH, break_on_hyphens=False)
-    lines += ["", *_columns(_summary_rows(result["methods"], metric), right=(3, 4, 5))]
+    lines += ["", *_columns(summary_rows(result["methods"], metric), right=(3, 4, 5))]
     remarks = [*_shared(result["methods"]), *setting_notes(result["methods"])]
     lines += [row for line in remarks for row in textwrap.wrap(line, _WIDTH)]
     if compared := agreement(result):
@@ -96,7 +96,8 @@ def _shared(methods: Json) -> list[str]:
     ]
 
 
-def _summary_rows(methods: Json, metric: str) -> list[list[str]]:
+def summary_rows(methods: Json, metric: str) -> list[list[str]]:
+    """The table of all labels, its heads first: area, final quality, trials, and how many diverged and failed."""
     failed = any(method["failed"] for method in methods.values())
     rows = [["label", "area", f"final {metric}", "trials", "diverged", *(["failed"] if failed else [])]]
     for label, method in methods.items():
