@@ -28,7 +28,6 @@ PORTS: dict[Part | None, int] = {None: 8080, "api": 8080, "scheduler": 8081}
 _OWN = ("127.0.0.1", "localhost", "::1")
 _LOOK_S = 1.0
 """Longest wait in seconds: a signal that arrives as a wait begins is handled only when this wait is over."""
-_LOG = logging.getLogger(__name__)
 
 
 def serve(

@@ -247,9 +247,9 @@ def _stopped(
     watch: Watch, otherwise: tuple[Ended, str] = ("FAILED", "Ray Tune ended before the search did")
 ) -> tuple[Ended, str]:
     """State and reason with which to release a study that is not complete; `otherwise` if nobody asked to stop."""
-    asked: dict[Why, Ended] = {"stale": "STALE", "cancel": "CANCELLED", "lost": "LOST", "pause": "PAUSED"}
+    states: dict[Why, Ended] = {"stale": "STALE", "cancel": "CANCELLED", "lost": "LOST", "pause": "PAUSED"}
     why = watch.look()
-    return (asked[why], watch.reason) if why in asked else (otherwise[0], watch.reason or otherwise[1])
+    return (states[why], watch.reason) if why in states else (otherwise[0], watch.reason or otherwise[1])
 
 
 def _release(client: DriverClient, study_id: str, attempt: int, state: Released, reason: str) -> Ended:

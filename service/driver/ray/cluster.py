@@ -99,8 +99,8 @@ class Cluster:
     def workers(self, cpus: float, gpus: float) -> str:
         """The packs that fit at once, in words."""
         packs = self.slots(cpus, gpus)
-        each = "each" if self.span == 1 else f"on each of {self.span} nodes"
-        return f"{packs} worker{'s' * (packs != 1)} of {Node(cpus, gpus)} {each}"
+        where = "each" if self.span == 1 else f"on each of {self.span} nodes"
+        return f"{packs} worker{'s' * (packs != 1)} of {Node(cpus, gpus)} {where}"
 
     def room(self, cpus: float, gpus: float, progress: Progress) -> int:
         """How many packs fit at once; reports when no node has room for packs any more, and when one has room again."""
