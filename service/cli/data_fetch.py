@@ -32,13 +32,7 @@ _ZIP = ".zip"
 _ARCHIVES = (".tar.gz", ".tar.bz2", _ZIP)
 
 
-def fetch(
-    data: PublicData,
-    folder: Path,
-    mirror: str | None,
-    say: Callable[[str], None],
-    transport: httpx.BaseTransport | None = None,
-) -> None:
+def fetch(data: PublicData, folder: Path, mirror: str | None, say: Callable[[str], None]) -> None:
     """Puts the files of a data set into a folder; those that are there already are checked and kept.
 
     Args:
@@ -46,7 +40,6 @@ def fetch(
         folder: Where its files go; made if it is missing.
         mirror: Address of a folder with files of the same names; None downloads from where they are published.
         say: Prints a line about what happens.
-        transport: Replaces the network in tests.
 
     Raises:
         InvalidSpec: The address is not http(s), or the folder cannot be written to.
@@ -64,16 +57,14 @@ def fetch(
             if path.exists() and _matches(path, file):
                 say(f"{file.name} is there, with its checksum")
             else:
-                _download(f"{address}{file.name}", path, file, say, transport)
+                _download(f"{address}{file.name}", path, file, say)
             if file.name.endswith(_ARCHIVES):
                 _unpack(path, file, say)
     except OSError as error:
         raise cannot_write("--to", folder, error) from error
 
 
-def _download(
-    url: str, path: Path, file: PublicFile, say: Callable[[str], None], transport: httpx.BaseTransport | None
-) -> None:
+def _download(url: str, path: Path, file: PublicFile, say: Callable[[str], None]) -> None:
     part = path.with_name(f"{path.name}{own_files.DRAFT}")
     with os.fdopen(own_files.append(part), "ab") as out:
         try:
@@ -81,7 +72,7 @@ def _download(
         except BlockingIOError as error:
             raise Conflict(f"another process is downloading {path}: wait for it") from error
         say(f"{url}: {'going on with' if out.tell() else 'downloading'} {file.name}")
-        with httpx.Client(transport=transport, follow_redirects=True, timeout=30.0) as client:
+        with httpx.Client(follow_redirects=True, timeout=30.0) as client:
             for number in range(_TRIES):
                 reason = _receive(client, url, out)
                 if reason is None:

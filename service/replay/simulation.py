@@ -22,7 +22,7 @@ from driftline.study.sampler import STAGED, Chosen, name_of
 from driftline.study.spec import Resources, Study
 from search_spaces.spaces import dimensions
 from service.driver.search.actions import SearchPlan
-from service.driver.search.rules import Arrival, Rule
+from service.driver.search.rules import Arrival
 from service.driver.search.rungs import Climb, Goal, arrivals, goals, prospects, reached
 from service.driver.search.study_plan import decided, independent_sampler_seed, sampler_seed
 from service.replay.nearest import NearestRows
@@ -45,7 +45,6 @@ class Replay:
             proposals of another sampler are moved to the nearest row that its search has not tried.
         parts: Whether the disjoint parts are drawn anew for each "search", or once for each "study".
         lift: For some names, the factor by which their scaled qualities, and so their areas, are larger than recorded.
-        rule: Decides which trials continue beyond a rung; the budget's by default.
 
     Raises:
         NotFound: The table has no such label.
@@ -61,7 +60,6 @@ class Replay:
         sampler: Chosen = RANDOM,
         parts: Literal["search", "study"] = "search",
         lift: Mapping[str, float] | None = None,
-        rule: Rule | None = None,
     ) -> None:
         require_replayable(table.study.budget)
         _require_common_rounds(table.study, labels)
@@ -94,7 +92,6 @@ class Replay:
         self.rungs = (rounds,) if budget.rungs_at is None else rungs_of(budget.rungs_at, rounds)
         _require_rungs(self._grids.values(), self.rungs)
         self._plan = SearchPlan.of(tuple(self.names), reduced, plan)
-        self._rule = rule or self._plan.rule
         self._nearest = {label: _nearest(self.study, grid) for label, grid in self._grids.items()}
         self._dimensions = dimensions(self.study.entry(label).parameters() for label in self._grids)
         self._seeds = _common_seeds(list(self._grids.values()), 1 + budget.seeds)
@@ -229,7 +226,7 @@ class Replay:
                     sampler.pending(number, curve.hyperparameters)
                 at_rungs = self._arrivals(curve)
                 climbs.append(Climb(number, number // plan.asked_at_once, at_rungs, ended=curve.state != "COMPLETE"))
-            ends = goals(self._rule, len(self.rungs), climbs)
+            ends = goals(self._plan.rule, len(self.rungs), climbs)
         return [(row, trained(number)) for number, row in enumerate(rows)]
 
     def _sampler_seed(self, study_seed: int, name: str, search: int) -> int:
@@ -257,7 +254,7 @@ class Replay:
 
     def _arrivals(self, curve: TrialCurve) -> tuple[Arrival, ...]:
         """A trial at each rung that it has reached."""
-        if not self._rule.looks_ahead:
+        if not self._plan.rule.looks_ahead:
             return arrivals(self._values(curve))
         ahead = curve.computed(f"prospects {self.rungs}", lambda: prospects(curve, self.rungs, self.study.objective))
         return arrivals(self._values(curve), ahead)
