@@ -77,7 +77,7 @@ The commands in Python:
 | `papers` | `driftline.study.papers.presets()` |
 | `init` | `driftline.examples()` |
 | `methods`, `tasks` | `trainers.registry.methods()`, `.tasks()`; `search_spaces.spaces.default("methods", "fedprox")` |
-| `data describe` | `trainers.data_description.describe(path, {})` |
+| `data describe` | `trainers.data_description.describe(path, {"targets": "outcome"})` |
 | `replay` | `service.replay.simulation.Replay` |
 | `whoami`, `quota`, `token` | `driftline.AdminClient(url, token)`: `whoami()`, `quota()`, `make_token()`, ... |
 | `ui`, `serve`, `migrate`, `doctor` | only as commands: they start or maintain servers |
