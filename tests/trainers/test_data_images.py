@@ -1,7 +1,5 @@
 """The tasks on pictures: exact counts, every picture used once, the same split for the same seed."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ from trainers.errors import MissingDataError, SpecError
 from trainers.problem import Problem
 from trainers.registry import tasks
 
-from .datasets import bag, check_shape, needs
+from .datasets import check_shape, needs
 
 SETS = {"fashion": images.FASHION, "cifar": images.CIFAR, "mnist_by_writer": images.MNIST}
 MARKS = {name: [pytest.mark.data, needs(pictures.file)] for name, pictures in SETS.items()}
@@ -113,14 +111,6 @@ def test_writers_can_be_mixed() -> None:
     assert parsed("mnist_by_writer", writers=30, partition=partition, clients=12).clients == 12
     assert np.array_equal(np.sort(np.concatenate(mixed.parts)), np.sort(np.concatenate(natural.parts)))
     assert [part.tolist() for part in mixed.test] == [part.tolist() for part in natural.test]
-
-
-@with_data("fashion")
-def test_a_problem_holds_every_picture_once() -> None:
-    problem = built("fashion", "float64", clients=23, partition={"dirichlet": 0.3}, central={"fraction": 0.1})
-    whole = images.FASHION.scaled(np.arange(900), "float64")
-    expected = sorted(np.append(x, y).tobytes() for x, y in zip(whole, images.FASHION.labels(), strict=True))
-    assert bag(problem.train, problem.test, problem.central) == expected
 
 
 @pytest.mark.parametrize("name", PICTURES)
