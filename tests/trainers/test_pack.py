@@ -87,6 +87,7 @@ def test_advance_stops_when_time_is_up():
     assert [line["round"] for line in pack.advance(seconds=0)] == [0, 1]
     assert [line["round"] for line in pack.advance(seconds=0)] == [2]  # never nothing, however little time there is
     assert pack.advance(max_rounds=0, seconds=0) == []
+    assert [line["round"] for line in pack.advance(max_rounds=2, seconds=60.0)] == [3, 4]
     lines = pack.advance(seconds=0.05)
     assert 1 <= len(lines) < 9_999
     assert not pack.done
