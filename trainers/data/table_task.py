@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -44,6 +44,7 @@ from trainers.data.table_split import held_out_clients, server_population, serve
 from trainers.data.table_targets import (
     KEYS_OF_TAGS,
     TABLE_KINDS,
+    TableKind,
     at_of,
     classes_of,
     kind_of,
@@ -58,6 +59,7 @@ from trainers.data.words import OTHERS
 from trainers.errors import MissingDataError, SpecError
 from trainers.hyperparameters import check, join, tunable
 from trainers.problem import WHOLE, Examples, Problem, Regulariser
+from trainers.registry import model_named
 from trainers.target_kinds import KINDS
 from trainers.values import shown
 
@@ -175,68 +177,30 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
         SpecError: unknown keys, wrong types or ranges, or columns that are missing or invalid.
         MissingDataError: there is no such file.
     """
-    without_name = {key: value for key, value in document.items() if key != "name"}
-    values = check(keys, without_name, path, other_keys=("name",))
+    values = check(keys, document, path, other_keys=("name",))
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"), TABLE_KINDS)
     kind = values["kind"] = kind_of(values["kind"], model, join(path, "kind"))
-    classified = kind == "classes"
     values["validation"] = table_validation.checked(values["validation"], join(path, "validation"))
     source = find(values["path"], _format(document), path, _other_paths(document))
     if "format" in values:
         values["format"] = source.name
     few_shot = table_episodes.asked(values, document, kind, path)
-    sequences, sentences = sequences_of(values, kind, path), kind == "tokens"
-    names, test_names = choose_names(values, source, path)
-    refuse_keys_of_others(values, kind, path)
-    task_labelling = labelling(values, kind, path)
-    grouping = partition_choice.group_column(values["partition"]) if classified else None
-    names = replace(names, groups=grouping, sequences=sequences)
-    test_names = None if test_names is None else replace(test_names, sequences=sequences)
-    names, test_names = column_choice.with_embeddings(values, model, names, test_names, path)
-    names = replace(names, validation=table_validation.column_of(values["validation"]))
-    sides = column_choice.other_names(values, source, names, test_names, path)
-    table = load(source, names, sides, task_labelling, path)
-    if values["sha256"] not in (None, table.sha256):
-        key_path = join(path, "sha256")
-        if any(map(is_url, (values["path"], *_other_paths(document).values()))):
-            raise changed(join(path, "path"), values["sha256"], table.sha256)
-        raise SpecError(f"{key_path} must be that of the file, {table.sha256}, got {shown(values['sha256'])}", key_path)
-    values["sha256"] = table.sha256
-    classes = values["classes"] = classes_of(table, values["classes"], path) if classified else None
-    values["labels"] = None if table.labels is None else list(table.labels)
-    if few_shot is None:
-        del values["episodes"]
-    hidden = [key for key in KEYS_OF_TAGS if kind != "tags" and (kind, key) != ("pairs", "at")]
-    hidden += KEYS_OF_SEQUENCES if sequences is None else ()
-    values = {key: value for key, value in values.items() if key not in hidden}  # keys of other targets
-    if table.tokens and values["scale"] != "none":
-        key_path = join(path, "scale")
-        raise SpecError(f"{key_path} must be none for strings, got scale={shown(values['scale'])}", key_path)
-    labels = table.main.targets if classified else None
-    if table.groups is not None:
-        groups = partition_choice.grouped_classes(table.main.targets, table.groups, join(path, "partition.groups"))
-        values["partition"] = {**values["partition"], "groups": groups}
+    names, sides, given = _to_read(values, source, model, kind, path)
+    table = load(source, names, sides, given, path)
+    _check_digest(values, document, table, path)
+    values = _completed(values, table, kind, path)
     formula = central_choice.regulariser(values["central"], model, join(path, "central"))
     elsewhere = formula is not None or table.server is not None
-    parts, test, central, validation_rows = _clients(values, table, few_shot, elsewhere, labels, path)
-    apart, server_test = server_population(values["central"], table, central, test), None
-    if table.server is not None:
-        central, server_test = server_rows(values, table, classified, path)
-        apart = (False,) * len(test) if server_test is not None else ()
-    outputs = _outputs(table, classes, few_shot, kind)
+    split = _split(values, table, few_shot, elsewhere, kind, path)
+    outputs = _outputs(table, values["classes"], few_shot, kind)
     if kind in ("tags", "pairs"):
         values["at"] = at_of(values["at"], outputs, kind, path)
     if kind == "tags":
-        require_tags(table, ClientRows.of(parts).rows, test, path)
-    if sentences and len(test):
-        require_words(table, test, path)
-    metrics = tuple(name for name in KINDS[kind].metrics if name not in _NOT_OF_WORDS or not sentences) if test else ()
-    notes = list(input_notes(table, model, join(path, "inputs"))) if values["scale"] == "none" else []
-    if few_shot is not None:
-        notes += table_episodes.notes(table, few_shot, path)
-    elif classes is not None:
-        rows = parts.rows if central is None or elsewhere else np.concatenate([parts.rows, central])
-        notes += class_notes(table, classes, rows, test, path)
+        require_tags(table, ClientRows.of(split.parts).rows, split.test, path)
+    sentences = kind == "tokens"
+    if sentences and len(split.test):
+        require_words(table, split.test, path)
+    metrics = [name for name in KINDS[kind].metrics if not (sentences and name in _NOT_OF_WORDS)]
     return TableTask(
         document={"name": document["name"], **values},
         model=model,
@@ -247,29 +211,29 @@ def parse(document: Mapping[str, Any], path: str, keys: type[TableKeys]) -> Tabl
             **({"embedded": table.embedded} if table.embedded else {}),
             **model_settings,
         },
-        parts=parts,
-        test=test,
-        central=central,
-        metrics=metrics,
+        parts=split.parts,
+        test=split.test,
+        central=split.central,
+        metrics=tuple(metrics) if split.test else (),
         shape=table.main.inputs.shape[1:],
         whole=values["scale"] == "none" and table.main.inputs.dtype.kind in WHOLE,
-        notes=tuple(notes),
+        notes=tuple(_notes(values, table, few_shot, split, elsewhere, path)),
         kind=kind,
         outputs=outputs,
         tokens=table.main.targets.shape[1] if sentences else 0,
         source=source,
         names=names,
         sides=sides,
-        classes=classes,
-        given=task_labelling,
+        classes=values["classes"],
+        given=given,
         scale=values["scale"],
         sha256=table.sha256,
         path=path,
         episodes=few_shot,
         regulariser=formula,
-        apart=apart,
-        aside=validation_rows,
-        server_test=server_test,
+        apart=split.apart,
+        aside=split.aside,
+        server_test=split.server_test,
     )
 
 
@@ -355,23 +319,113 @@ def build(settings: TableTask, dtype: str) -> Problem:
     return problem
 
 
-def _clients(
-    values: dict[str, Any], table: Table, few_shot: Episodes | None, elsewhere: bool, labels: Rows | None, path: str
-) -> tuple[ClientRows, Sequence[Rows], Rows | None, Sequence[Rows] | None]:
-    """(rows of each client, of each test client, of the server or None, of each client for validation or None).
+def _to_read(
+    values: dict[str, Any], source: DataSource, model: str, kind: TableKind, path: str
+) -> tuple[Names, SideNames, Labelling]:
+    """(columns to read, those of other sides, what the document says about classes or tags).
 
-    If the server has a formula or a file of its own (`elsewhere`), its rows are one unused row.
+    Args:
+        values: checked values of the document; those of embeddings are overwritten with their resolved values.
+        source: the data.
+        model: name of the model.
+        kind: what the targets are.
+        path: dotted path of the task.
+
+    Raises:
+        SpecError: a column is missing, or a key is for another kind of targets.
+    """
+    sequences = sequences_of(values, kind, path)
+    names, test_names = choose_names(values, source, path)
+    refuse_keys_of_others(values, kind, path)
+    given = labelling(values, kind, path)
+    groups = partition_choice.group_column(values["partition"]) if kind == "classes" else None
+    names = replace(names, groups=groups, sequences=sequences)
+    test_names = None if test_names is None else replace(test_names, sequences=sequences)
+    names, test_names = column_choice.with_embeddings(values, model, names, test_names, path)
+    names = replace(names, validation=table_validation.column_of(values["validation"]))
+    return names, column_choice.other_names(values, source, names, test_names, path), given
+
+
+def _check_digest(values: dict[str, Any], document: Mapping[str, Any], table: Table, path: str) -> None:
+    """Fills in the hash of the data; raises a SpecError if the document has another one."""
+    if values["sha256"] not in (None, table.sha256):
+        key_path = join(path, "sha256")
+        if any(map(is_url, (values["path"], *_other_paths(document).values()))):
+            raise changed(join(path, "path"), values["sha256"], table.sha256)
+        raise SpecError(f"{key_path} must be that of the file, {table.sha256}, got {shown(values['sha256'])}", key_path)
+    values["sha256"] = table.sha256
+
+
+def _completed(values: Mapping[str, Any], table: Table, kind: TableKind, path: str) -> dict[str, Any]:
+    """The values with what the data say about their classes, and without the keys of other targets.
+
+    Raises:
+        SpecError: there are other classes than the document says, or strings would be scaled.
+    """
+    classes = classes_of(table, values["classes"], path) if kind == "classes" else None
+    hidden = {key for key in KEYS_OF_TAGS if kind != "tags" and (kind, key) != ("pairs", "at")}
+    hidden |= set(KEYS_OF_SEQUENCES) if values["words"] is None and kind not in NEXT else set()
+    hidden |= {"episodes"} if values["episodes"] is None else set()
+    labels = None if table.labels is None else list(table.labels)
+    values = {**values, "classes": classes, "labels": labels}
+    values = {key: value for key, value in values.items() if key not in hidden}
+    if table.tokens and values["scale"] != "none":
+        key_path = join(path, "scale")
+        raise SpecError(f"{key_path} must be none for strings, got scale={shown(values['scale'])}", key_path)
+    if table.groups is not None:
+        groups = partition_choice.grouped_classes(table.main.targets, table.groups, join(path, "partition.groups"))
+        values["partition"] = {**values["partition"], "groups": groups}
+    return values
+
+
+@dataclass(frozen=True)
+class _Split:
+    """Which examples are whose; the fields are those of `TableTask`."""
+
+    parts: ClientRows
+    test: Sequence[Rows]
+    central: Rows | None = None
+    aside: Sequence[Rows] | None = None
+    apart: tuple[bool, ...] = ()
+    server_test: Rows | None = None
+
+
+def _split(
+    values: dict[str, Any], table: Table, few_shot: Episodes | None, elsewhere: bool, kind: TableKind, path: str
+) -> _Split:
+    """Divides the examples; overwrites the values of the split with their resolved values.
+
+    If the server has a formula or a file of its own (`elsewhere`), `divide` leaves it one unused row.
     """
     if few_shot is not None:
-        return *table_episodes.split(values, table, few_shot, path), None, None
+        return _Split(*table_episodes.split(values, table, few_shot, path))
+    labels = table.main.targets if kind == "classes" else None
     rows, test = held_out_clients(values, table, labels, path)
-    rows, validation_rows = table_validation.set_apart(values, table, rows, path)
+    rows, aside = table_validation.set_apart(values, table, rows, path)
     names = None if labels is None else table.labels
     people = None if table.main.clients is None else table.main.people.tolist()
     server = np.zeros(1, np.int64) if elsewhere else None
     pool = Pool(labels, rows, table.main.clients, "data without a client column", names, people, server)
     parts, central = divide(values, pool, path)
-    return parts, test, central, validation_rows
+    if table.server is None:
+        return _Split(parts, test, central, aside, server_population(values["central"], table, central, test))
+    central, server_test = server_rows(values, table, kind == "classes", path)
+    return _Split(parts, test, central, aside, (False,) * len(test) if server_test is not None else (), server_test)
+
+
+def _notes(
+    values: Mapping[str, Any], table: Table, few_shot: Episodes | None, split: _Split, elsewhere: bool, path: str
+) -> Iterator[str]:
+    """Probable mistakes in the data."""
+    if values["scale"] == "none":
+        yield from input_notes(table, model_named(values["model"]), join(path, "inputs"))
+    if few_shot is not None:
+        yield from table_episodes.notes(table, few_shot, path)
+    elif values["classes"] is not None:
+        rows = split.parts.rows
+        if split.central is not None and not elsewhere:
+            rows = np.concatenate([rows, split.central])
+        yield from class_notes(table, values["classes"], rows, split.test, path)
 
 
 def _outputs(table: Table, classes: int | None, few_shot: Episodes | None, kind: str) -> int:

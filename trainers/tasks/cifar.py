@@ -38,8 +38,7 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
         SpecError: unknown keys, wrong types or ranges, or an impossible partition.
         MissingDataError: the data is not there.
     """
-    keys = {key: value for key, value in document.items() if key != "name"}
-    values = check(FederatedKeys, keys, path, other_keys=("name",))
+    values = check(FederatedKeys, document, path, other_keys=("name",))
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"))
     with readable(path):
         labels = CIFAR.labels()

@@ -133,7 +133,7 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
     Raises:
         SpecError: unknown keys, wrong types, sizes or ranges.
     """
-    values = check(_Keys, {key: value for key, value in document.items() if key != "name"}, path, other_keys=("name",))
+    values = check(_Keys, document, path, other_keys=("name",))
     _refuse_large(values, path)
     if values["eigenvalues"] is None:
         low, high = values["strong_convexity"], values["smoothness"]

@@ -69,10 +69,9 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
     Raises:
         SpecError: unknown keys, wrong types, sizes or ranges.
     """
-    keys = {key: value for key, value in document.items() if key != "name"}
-    values = check(_LogisticKeys, keys, path, other_keys=("name",))
+    values = check(_LogisticKeys, document, path, other_keys=("name",))
     if values["iid"]:
-        if keys.get("input_spread"):
+        if document.get("input_spread"):
             key_path = join(path, "input_spread")
             raise SpecError(
                 f"{key_path} must be left out with iid, whose clients are alike, got {values['input_spread']:g}",

@@ -82,8 +82,7 @@ def parse(document: Mapping[str, Any], path: str) -> Settings:
         SpecError: unknown keys, wrong types or ranges, or too few drawings or classes.
         MissingDataError: the data is not there.
     """
-    keys = {key: value for key, value in document.items() if key != "name"}
-    values = check(_OmniglotKeys, keys, path, other_keys=("name",))
+    values = check(_OmniglotKeys, document, path, other_keys=("name",))
     chosen = values["model"] or {"name": "cnn", "preset": "omniglot"}
     model, model_settings, values["model"] = choose_model(chosen, join(path, "model"))
     key_path = join(path, "episodes")

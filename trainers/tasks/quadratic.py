@@ -228,8 +228,7 @@ def _generated(document: Mapping[str, Any], path: str, filled: dict[str, Any]) -
     key_path = join(path, "problem")
     if not isinstance(name, str) or name not in _PROBLEMS:
         raise SpecError(f"{key_path}: no quadratic problem {shown(name)}: {hint(name, _PROBLEMS)}", key_path)
-    arguments = {key: value for key, value in document.items() if key not in _SHARED}
-    values = check(_PROBLEMS[name], arguments, path, other_keys=_SHARED)
+    values = check(_PROBLEMS[name], document, path, other_keys=_SHARED)
     filled.update(problem=name, **{key: list(v) if isinstance(v, tuple) else v for key, v in values.items()})
     if "smoothness" in values and values["smoothness"] < values["strong_convexity"]:
         key_path = join(path, "smoothness")

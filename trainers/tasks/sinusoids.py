@@ -60,8 +60,7 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
     Raises:
         SpecError: unknown keys, wrong types, sizes or ranges.
     """
-    keys = {key: value for key, value in document.items() if key != "name"}
-    values = check(_SinusoidKeys, keys, path, other_keys=("name",))
+    values = check(_SinusoidKeys, document, path, other_keys=("name",))
     for key in _SIDES:
         if values[key] * values["examples"] > MOST_DRAWN:
             raise SpecError(

@@ -74,9 +74,7 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
     Raises:
         SpecError: unknown keys, wrong types, sizes or ranges.
     """
-    values = check(
-        _TagKeys, {key: value for key, value in document.items() if key != "name"}, path, other_keys=("name",)
-    )
+    values = check(_TagKeys, document, path, other_keys=("name",))
     model, model_settings, values["model"] = choose_model(values["model"], f"{path}.model", ("tags",))
     values["at"] = at_of(values["at"], values["tags"], "tags", path)
     drawn = values["clients"] * values["examples"] * values["words"]

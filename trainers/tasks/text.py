@@ -108,8 +108,7 @@ def parse(document: Mapping[str, Any], path: str) -> _TextTask:
         SpecError: unknown keys, wrong types or ranges, or texts that cannot be used.
         MissingDataError: the texts are not there.
     """
-    keys = {key: value for key, value in document.items() if key != "name"}
-    values = check(_TextKeys, keys, path, other_keys=("name",))
+    values = check(_TextKeys, document, path, other_keys=("name",))
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"), ("tokens",))
     _fill_size(values, path)
     with readable(path):

@@ -211,8 +211,7 @@ def parse(document: Any) -> TrialSpec:
     """
     if not isinstance(document, Mapping):
         raise SpecError(f'the trial must be an object like {{"task": ...}}, got {shown(document)}')
-    plain = {key: value for key, value in document.items() if key not in _OBJECTS}
-    values = check(TrialKeys, plain, "", other_keys=_OBJECTS)
+    values = check(TrialKeys, document, "", other_keys=_OBJECTS)
     for key in ("task", "method"):
         if key not in document:
             raise SpecError(f"{key} must be given", key)
@@ -274,8 +273,7 @@ def check_task_keys(document: Any) -> None:
         SpecError: there is no such task, a key is unknown or missing, or a value is invalid whatever the data are.
     """
     module = _task_module(document)
-    settings = {key: value for key, value in document.items() if key != "name"}
-    check_described(module.SETTINGS, settings, "task", other_keys=("name",))
+    check_described(module.SETTINGS, document, "task", other_keys=("name",))
 
 
 def structure_of(spec: TrialSpec) -> dict[str, Any]:

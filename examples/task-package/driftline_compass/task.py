@@ -51,7 +51,7 @@ def parse(document: Mapping[str, Any], path: str) -> Federated:
     Raises:
         SpecError: unknown keys, wrong types or ranges.
     """
-    values = check(_Keys, {key: value for key, value in document.items() if key != "name"}, path, other_keys=("name",))
+    values = check(_Keys, document, path, other_keys=("name",))
     model, model_settings, values["model"] = choose_model(values["model"], join(path, "model"))
     rows = np.arange(values["clients"] * values["examples"]).reshape(values["clients"], -1)
     held_out = values["examples"] // 5
