@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from trainers.errors import SpecError
 
-BYTES = 256
 _LINES = 1 << 14  # encoded at once
 
 
@@ -31,7 +30,7 @@ def train(texts: Iterable[str], size: int, path: str) -> Any:
         SpecError: the library is not installed, or the texts have too few different pairs.
     """
     try:
-        from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+        from tokenizers import Tokenizer, models, pre_tokenizers, trainers
     except ImportError as error:
         raise SpecError(
             f"{path}.vocabulary must be bytes or characters without the package tokenizers, got bpe: "
@@ -40,7 +39,6 @@ def train(texts: Iterable[str], size: int, path: str) -> Any:
         ) from error
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(vocab_size=size, initial_alphabet=alphabet, show_progress=False)
     tokenizer.train_from_iterator((line for text in texts for line in text.splitlines(keepends=True)), trainer)

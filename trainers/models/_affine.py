@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from trainers.engine.layout import Layout, aligned
 from trainers.engine.memory import owned, tensor_of
 from trainers.engine.oracles.autograd import Autograd
 from trainers.engine.oracles.oracle import Batch, Oracle, client_major, example_weights
-from trainers.models._evaluation import Evaluation, row_weights, sampled
+from trainers.models._evaluation import Evaluation, row_weights
 from trainers.models._example_space import InnerProducts
 from trainers.models._losses import Loss
 from trainers.models._stacked import ExampleSpace, Stacked
@@ -145,15 +146,9 @@ class Affine:
             return {"loss": self.full_loss(params, self.client_weights), "distance": away.norm(dim=-1)}
         if self.test is None or self.test_clients is None:
             return {}
-        tensors, offsets, sizes = self.test, self.test_clients.offsets, self.test_clients.sizes
-        central, tests, people = self.test_clients.central, self.test_clients.tests, self.test_clients.people
-        if drawn is not None:
-            rows, offsets, sizes = sampled(self.test_clients, drawn)
-            tensors = self.test[0][rows], self.test[1][rows]
-            central, tests, people = None if central is None else central[rows.numpy()], None, None
-        evaluation = Evaluation(self.kind, reports)
-        columns = self._columns(params, *tensors, evaluation.columns)
-        return evaluation.metrics(columns, offsets, sizes, central, tests, people)
+        return Evaluation(self.kind, reports).metrics(
+            self.test_clients, self.test, drawn, partial(self._columns, params)
+        )
 
     def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
         """(T,) weighted mean over all clients of their mean losses.

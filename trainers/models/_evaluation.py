@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 import torch
@@ -13,6 +13,9 @@ from trainers.models._measures import ByClient, Columns, Everything, over_client
 from trainers.models._targets import ClassTargets
 from trainers.problem import Examples
 from trainers.target_kinds import KINDS, POPULATIONS, REPORTS, TEST, is_per_client, measure_of, validating
+
+Compute = Callable[[Tensor, Tensor, Sequence[str]], Columns]
+"""(inputs, targets, names) of some examples -> columns of these names, (T, examples) each."""
 
 
 class Evaluation:
@@ -28,33 +31,26 @@ class Evaluation:
         self._always = [name for name in KINDS[kind.name].measures if name in kind.measures]
         self._reports = [report for report in reports if report in REPORTS and measure_of(report) in kind.measures]
 
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The columns that the measures need."""
-        names = (*self._always, *map(measure_of, self._reports))
-        return tuple(dict.fromkeys(column for name in names for column in self._kind.measures[name].columns))
-
     def metrics(
-        self,
-        columns: Columns,
-        offsets: NDArray[np.int64],
-        sizes: NDArray[np.int64],
-        central: NDArray[np.bool_] | None = None,
-        tests: int | None = None,
-        people: int | None = None,
+        self, test: Examples, held: tuple[Tensor, Tensor], drawn: NDArray[np.int64] | None, compute: Compute
     ) -> dict[str, Tensor]:
-        """The metrics, (T,) each.
+        """The metrics, (T,) each; a single validation client gives no metrics by client.
 
         Args:
-            columns: name -> (T, examples).
-            offsets: (clients,) first example of each test client, then of each validation client; a single validation
-                client gives no metrics by client.
-            sizes: (clients,) examples of each.
-            central: (examples,) True for examples of the server's population; None if populations are not told apart.
-            tests: number of test clients; None is all of them.
-            people: number of test clients that are held-out clients; None is all of them.
+            test: the test examples, then those for validation.
+            held: (examples, ...) their inputs and targets on the device.
+            drawn: indices of the test clients to measure; None is all of them.
+            compute: computes the columns.
         """
-        metrics = {}
+        (inputs, targets), offsets, sizes = held, test.offsets, test.sizes
+        central, tests, people = test.central, test.tests, test.people
+        if drawn is not None:
+            rows, offsets, sizes = _sampled(test, drawn)
+            inputs, targets = inputs[rows], targets[rows]
+            central, tests, people = None if central is None else central[rows.numpy()], None, None
+        names = (*self._always, *map(measure_of, self._reports))
+        needed = dict.fromkeys(column for name in names for column in self._kind.measures[name].columns)
+        columns, metrics = compute(inputs, targets, tuple(needed)), {}
         if tests is not None:
             first = int(offsets[tests])
             validated = {name: values[:, first:] for name, values in columns.items()}
@@ -106,7 +102,7 @@ def row_weights(
     return by_row
 
 
-def sampled(test: Examples, clients: NDArray[np.int64]) -> tuple[Tensor, NDArray[np.int64], NDArray[np.int64]]:
+def _sampled(test: Examples, clients: NDArray[np.int64]) -> tuple[Tensor, NDArray[np.int64], NDArray[np.int64]]:
     """(rows of some test clients, and the offsets and sizes of these clients within the rows).
 
     Args:

@@ -25,6 +25,7 @@ as `make` leaves them with seed 0. They are neither sent nor counted, nor kept i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -44,7 +45,7 @@ from trainers.engine.oracles.vmapped import Vmap
 from trainers.errors import SpecError
 from trainers.models._augmentation import moved
 from trainers.models._dropout import dropout_keys, keyed, own_dropout
-from trainers.models._evaluation import Evaluation, row_weights, sampled
+from trainers.models._evaluation import Evaluation, row_weights
 from trainers.models._examination import EXAMPLES, Examination, check_type
 from trainers.models._example_space import InnerProducts
 from trainers.models._generators import GlobalGenerator, generators, seeded
@@ -115,7 +116,6 @@ class Network:
         dense(self.module)
         self.dropouts = own_dropout(self.module)
         trained = {name: parameter for name, parameter in self.module.named_parameters() if parameter.requires_grad}
-        self.whole_trained = not self.patterns
         self.layout = Layout.of({name: tuple(parameter.shape) for name, parameter in trained.items()})
         self.crop, self.flip = crop, flip
         self.by_item = by_item
@@ -248,15 +248,8 @@ class Network:
         """
         if self.test is None or self.held_out is None:
             return {}
-        tensors, offsets, sizes = self.held_out, self.test.offsets, self.test.sizes
-        central, tests, people = self.test.central, self.test.tests, self.test.people
-        if drawn is not None:
-            rows, offsets, sizes = sampled(self.test, drawn)
-            tensors = self.held_out[0][rows], self.held_out[1][rows]
-            central, tests, people = None if central is None else central[rows.numpy()], None, None
-        evaluation = Evaluation(self.kind, reports)
-        columns = self.scored.columns(params, *tensors, evaluation.columns)
-        return evaluation.metrics(columns, offsets, sizes, central, tests, people)
+        compute = partial(self.scored.columns, params)
+        return Evaluation(self.kind, reports).metrics(self.test, self.held_out, drawn, compute)
 
     def full_loss(self, params: Tensor, weights: NDArray[np.float64]) -> Tensor:
         """(T,) weighted mean over all clients of their mean losses, without dropout or augmentation.

@@ -18,10 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor
-
-from trainers import over_the_rounds
-from trainers.over_the_rounds import Hyper
+from trainers.over_the_rounds import Hyper, OverTheRounds
 
 __all__ = ["Hyper"]
 LOSS_DATA = "batches"
@@ -31,22 +28,8 @@ SPACE: dict[str, Any] = {
     "floor": {"choice": [0.0, 0.05, 0.1]},
 }
 
-
-def init(hyper: Hyper, client_lr: Tensor, server_lr: Tensor) -> dict[str, Tensor]:
-    return over_the_rounds.init(hyper, _shape, client_lr, server_lr)
-
-
-def rates(state: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    return state["client_lr"], state["server_lr"]
-
-
-def relative_rates(hyper: Hyper, state: dict[str, Tensor], steps: Tensor) -> Tensor | None:
-    return over_the_rounds.relative_rates(hyper, _shape, state, steps)
-
-
-def update(hyper: Hyper, state: dict[str, Tensor], monitored: Tensor) -> dict[str, Tensor]:
-    return over_the_rounds.update(hyper, _shape, state)
-
-
-def _shape(progress: Tensor) -> Tensor:
-    return 1 - progress
+_SCHEDULE = OverTheRounds(lambda progress: 1 - progress)
+init = _SCHEDULE.init
+rates = _SCHEDULE.rates
+relative_rates = _SCHEDULE.relative_rates
+update = _SCHEDULE.update

@@ -119,19 +119,17 @@ class Central:
         """The oracle of the server's loss."""
         return self._data.oracle
 
-    def peek(self, params: Tensor, loss_weight: Tensor, data: str, batch_size: int | None = None) -> Tensor:
+    def peek(self, params: Tensor, loss_weight: Tensor, data: str) -> Tensor:
         """The gradient of the server's weighted loss, (T, 1, P), for a report.
 
         Args:
             params: (T, 1, P).
             loss_weight: (T, 1, 1) multiplies the loss.
             data: "batches", the batch of the first step, or "full", all data.
-            batch_size: examples of a batch, as in `local`.
         """
-        batches = self.batches(None if data == "full" else batch_size)
-        oracle = self._data.oracle
+        batches = self.batches()
         batch = batches.full() if data == "full" else batches.batch(0, 1)
-        return loss_weight * oracle.value_and_grad(params, batch)[1]
+        return loss_weight * self.oracle.value_and_grad(params, batch)[1]
 
     def bytes_of(self, batches: RoundBatches, steps: NDArray[np.int64]) -> NDArray[np.int64]:
         """Bytes of the examples in the batches of the first `steps` steps, as held in memory; full batches count once.
