@@ -63,27 +63,60 @@ class SideColumns:
         return columns.texts(plain, key_path) if isinstance(columns, HasTexts) else None
 
 
-def sides(path: Path, belongs: Callable[[Path], bool]) -> Sides:
-    """The files of training and of test examples.
-
-    In a folder, these are the files of its folders `train` and `test`. Without such folders, files with "test" or
-    "t10k" in their names are test examples; files with "train", or all others if there are none, training examples.
+class SideFiles:
+    """The files of a format, told by their names; its methods are functions of the format's module.
 
     Args:
-        path: of the file or folder.
-        belongs: whether a file, by its name, belongs to the data.
+        belongs: whether a file, by its name, belongs to the format.
+        rule: what a path must be, for errors.
     """
-    if path.is_file():
-        return {"": [path]}
-    train, test = (_files(path / side, belongs) for side in ("train", "test"))
-    if not train and not test:
-        everything = _files(path, belongs)
-        test = [file for file in everything if _TEST_NAME.search(file.name)]
-        train = [file for file in everything if _TRAIN_NAME.search(file.name)]
-        train = train or [file for file in everything if file not in test]
-        if not train:
-            train, test = test, []
-    return {"": train, **({TEST: test} if test else {})}
+
+    def __init__(self, belongs: Callable[[Path], bool], rule: str) -> None:
+        self.belongs, self.rule = belongs, rule
+
+    def recognises(self, path: Path) -> bool:
+        """Whether a path is a file that belongs to the format, or a folder of such files."""
+        return self.belongs(path) if path.is_file() else bool(self.files(path))
+
+    def files(self, path: Path) -> Sequence[Path]:
+        """The file; or the files of a folder, or of its folders train and test."""
+        return [file for side in self.sides(path).values() for file in side]
+
+    def has_test(self, path: Path) -> bool:
+        """Whether a folder has files of test examples."""
+        return TEST in self.sides(path)
+
+    def sides(self, path: Path) -> Sides:
+        """The files of training and of test examples.
+
+        In a folder, these are the files of its folders `train` and `test`. Without such folders, files with "test" or
+        "t10k" in their names are test examples; files with "train", or all others if there are none, training examples.
+        """
+        if path.is_file():
+            return {"": [path]}
+        train, test = (self._in(path / side) for side in ("train", "test"))
+        if not train and not test:
+            everything = self._in(path)
+            test = [file for file in everything if _TEST_NAME.search(file.name)]
+            train = [file for file in everything if _TRAIN_NAME.search(file.name)]
+            train = train or [file for file in everything if file not in test]
+            if not train:
+                train, test = test, []
+        return {"": train, **({TEST: test} if test else {})}
+
+    def required(self, path: Path, key_path: str) -> Sides:
+        """The files as in `sides`, of which there are some.
+
+        Raises:
+            SpecError: there are no files, or one is a link out of the folder.
+        """
+        side_files = self.sides(path)
+        require_files(path, side_files, self.rule, key_path)
+        return side_files
+
+    def _in(self, folder: Path) -> list[Path]:
+        entries = folder.iterdir() if folder.is_dir() else ()
+        return sorted(file for file in entries if file.name[0] not in "._" and self.belongs(file) and file.is_file())
 
 
 def require_files(path: Path, files: Sides, rule: str, key_path: str) -> None:
@@ -91,7 +124,7 @@ def require_files(path: Path, files: Sides, rule: str, key_path: str) -> None:
 
     Args:
         path: of the file or folder.
-        files: from `sides`.
+        files: as from `SideFiles.sides`.
         rule: what the folder must hold.
         key_path: dotted path of the setting that names the data.
     """
@@ -103,8 +136,3 @@ def require_files(path: Path, files: Sides, rule: str, key_path: str) -> None:
 def title(file: Path, path: Path) -> str:
     """A file's name for errors, relative to the folder of the data if `path` is one."""
     return file.name if file == path else str(file.relative_to(path))
-
-
-def _files(folder: Path, belongs: Callable[[Path], bool]) -> list[Path]:
-    entries = folder.iterdir() if folder.is_dir() else ()
-    return sorted(file for file in entries if file.name[0] not in "._" and belongs(file) and file.is_file())

@@ -9,13 +9,13 @@ from typing import Any
 from trainers.data.arrow_columns import ArrowColumns, require_names, together
 from trainers.data.damage import reading
 from trainers.data.format_contract import Columns
-from trainers.data.sides import TEST, SideColumns, require_files, sides, title
+from trainers.data.sides import SideColumns, SideFiles, title
 from trainers.data.streamed_columns import Chunks, StreamedColumns
 
 _LARGE = 32 * 2**20  # bytes of files of a side
 
 
-class TableFiles:
+class TableFiles(SideFiles):
     """The functions of a format whose files are tables.
 
     Args:
@@ -32,32 +32,18 @@ class TableFiles:
         table: Callable[[Path, Sequence[str]], Any],
         chunks: Chunks | None = None,
     ) -> None:
-        self.endings, self._header, self._table, self._chunks = endings, header, table, chunks
-
-    def recognises(self, path: Path) -> bool:
-        """Whether a path is a file with one of the endings, or a folder of such files."""
-        return self._belongs(path) if path.is_file() else bool(self.files(path))
-
-    def files(self, path: Path) -> Sequence[Path]:
-        """The file; or the files of a folder, or of its folders train and test."""
-        return [file for side in sides(path, self._belongs).values() for file in side]
-
-    def has_test(self, path: Path) -> bool:
-        """Whether a folder has files of test examples."""
-        return TEST in sides(path, self._belongs)
+        rule = f"a file or a folder of files {', '.join(endings)}"
+        super().__init__(lambda file: file.name.endswith(endings), rule)
+        self._header, self._table, self._chunks = header, table, chunks
 
     def names(self, path: Path, key_path: str) -> Sequence[str]:
         """Names of the columns of the training examples."""
-        side_files = sides(path, self._belongs)
-        self._require(path, side_files, key_path)
-        return self._names(side_files[""][0], path, key_path)
+        return self._names(self.required(path, key_path)[""][0], path, key_path)
 
     def read(self, path: Path, column_names: Sequence[str], key_path: str) -> Columns:
         """The columns of a file or folder."""
-        side_files = sides(path, self._belongs)
-        self._require(path, side_files, key_path)
         columns: dict[str, Columns] = {}
-        for ending, side in side_files.items():
+        for ending, side in self.required(path, key_path).items():
             plain = [name.removesuffix(ending) for name in column_names if name.endswith(ending)]
             names = self._names(side[0], path, key_path)
             if self._chunks is not None and sum(file.stat().st_size for file in side) >= _LARGE:
@@ -84,15 +70,9 @@ class TableFiles:
         with reading(path.name, key_path, _arrow().ArrowException):
             return ArrowColumns(together(tables), names)
 
-    def _belongs(self, file: Path) -> bool:
-        return file.name.endswith(self.endings)
-
     def _names(self, file: Path, path: Path, key_path: str) -> Sequence[str]:
         with reading(title(file, path), key_path, _arrow().ArrowException):
             return require_names(self._header(file))
-
-    def _require(self, path: Path, side_files: Any, key_path: str) -> None:
-        require_files(path, side_files, f"a file or a folder of files {', '.join(self.endings)}", key_path)
 
 
 def _arrow() -> Any:

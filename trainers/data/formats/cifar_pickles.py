@@ -18,13 +18,18 @@ from numpy.typing import NDArray
 from trainers.data.damage import reading
 from trainers.data.format_contract import Columns
 from trainers.data.plain_pickle import load
-from trainers.data.sides import TEST, SideColumns, require_files, sides, title
+from trainers.data.sides import SideColumns, SideFiles, title
 from trainers.values import shown
 
 FOLDERS = True
 _NAME = re.compile(r"^(data_batch(_\d+)?|test_batch|train|test)$")
 _KEYS = {b"data": "image", b"labels": "label", b"fine_labels": "fine_label", b"coarse_labels": "coarse_label"}
 _SHAPE = (3, 32, 32)
+_FILES = SideFiles(
+    lambda file: _NAME.match(file.name) is not None, "a folder of CIFAR's batches for Python, such as data_batch_1"
+)
+files = _FILES.files
+has_test = _FILES.has_test
 
 
 class _Batches:
@@ -66,21 +71,11 @@ class _Batches:
 
 def recognises(path: Path) -> bool:
     """Whether a path is a file with one of CIFAR's names that begins like a pickle, or a folder of such files."""
-    first = next(iter(sides(path, _belongs)[""]), None)
-    if first is None or not _belongs(first):
+    first = next(iter(_FILES.sides(path)[""]), None)
+    if first is None or not _FILES.belongs(first):
         return False
     with first.open("rb") as file:
         return file.read(1) in (b"\x80", b"(")
-
-
-def files(path: Path) -> Sequence[Path]:
-    """The batches."""
-    return [file for side in sides(path, _belongs).values() for file in side]
-
-
-def has_test(path: Path) -> bool:
-    """Whether a folder has a batch of test examples."""
-    return TEST in sides(path, _belongs)
 
 
 def names(path: Path, key_path: str) -> Sequence[str]:
@@ -95,16 +90,10 @@ def read(path: Path, column_names: Sequence[str], key_path: str) -> Columns:
     Raises:
         SpecError: a file is damaged, or names something that is no array.
     """
-    side_files = sides(path, _belongs)
-    require_files(path, side_files, "a folder of CIFAR's batches for Python, such as data_batch_1", key_path)
     columns: dict[str, Columns] = {}
-    for ending, side in side_files.items():
+    for ending, side in _FILES.required(path, key_path).items():
         columns[ending] = batches = _Batches()
         for file in side:
             with reading(title(file, path), key_path):
                 batches.add(file)
     return SideColumns(columns)
-
-
-def _belongs(file: Path) -> bool:
-    return bool(_NAME.match(file.name))

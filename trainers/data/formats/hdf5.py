@@ -19,16 +19,22 @@ from trainers.data.arrow_columns import LONGEST
 from trainers.data.damage import reading
 from trainers.data.extra import library
 from trainers.data.format_contract import Columns
-from trainers.data.sides import TEST, SideColumns, require_files, sides, title
+from trainers.data.sides import SideColumns, SideFiles, Sides, title
 from trainers.errors import SpecError
 from trainers.values import shown
 
 FOLDERS = True
-_ENDINGS = (".h5", ".hdf5")
 _ROOT = "examples"
 _CLIENT = "client"
 _IMAGES, _CHANNELS = 4, (1, 3)  # axes; channels of images
 _MOST = 2000  # bytes to which one stored byte can decompress
+_FILES = SideFiles(
+    lambda file: file.name.endswith((".h5", ".hdf5")),
+    "a file .h5 of TensorFlow Federated, or a folder with one for training and one for testing",
+)
+recognises = _FILES.recognises
+files = _FILES.files
+has_test = _FILES.has_test
 
 
 class _Hdf5Columns:
@@ -61,24 +67,9 @@ class _Hdf5Columns:
         return values.tolist() if values.dtype.kind == "O" and values.ndim == 1 else None
 
 
-def recognises(path: Path) -> bool:
-    """Whether a path is a file with the ending .h5 or .hdf5, or a folder of such files."""
-    return _belongs(path) if path.is_file() else bool(files(path))
-
-
-def files(path: Path) -> Sequence[Path]:
-    """The file; or the files of the folder."""
-    return [file for side in sides(path, _belongs).values() for file in side]
-
-
-def has_test(path: Path) -> bool:
-    """Whether a folder has a file of test examples."""
-    return TEST in sides(path, _belongs)
-
-
 def names(path: Path, key_path: str) -> Sequence[str]:
     """Names of the columns of the first client, and `client`."""
-    file = _sides(path, key_path)[""][0]
+    file = _required(path, key_path)[""][0]
     with reading(title(file, path), key_path), _opened(file, key_path) as clients:
         return (*clients[next(iter(clients))], _CLIENT)
 
@@ -91,27 +82,21 @@ def read(path: Path, column_names: Sequence[str], key_path: str) -> Columns:
         MissingDataError: h5py is not installed.
     """
     columns: dict[str, Columns] = {}
-    for ending, side in _sides(path, key_path).items():
+    for ending, side in _required(path, key_path).items():
         plain = {name.removesuffix(ending) for name in column_names if name.endswith(ending)}
         with reading(title(side[0], path), key_path), _opened(side[0], key_path) as clients:
             columns[ending] = _columns(clients, plain)
     return SideColumns(columns)
 
 
-def _sides(path: Path, key_path: str) -> Any:
-    side_files = sides(path, _belongs)
-    rule = "a file .h5 of TensorFlow Federated, or a folder with one for training and one for testing"
-    require_files(path, side_files, rule, key_path)
+def _required(path: Path, key_path: str) -> Sides:
+    """The files of the sides, one each."""
+    side_files = _FILES.required(path, key_path)
     with reading(path.name, key_path):
         if any(len(side) > 1 for side in side_files.values()):
-            raise ValueError(
-                f"must be {rule}, got {', '.join(file.name for side in side_files.values() for file in side)}"
-            )
+            came = ", ".join(file.name for side in side_files.values() for file in side)
+            raise ValueError(f"must be {_FILES.rule}, got {came}")
     return side_files
-
-
-def _belongs(file: Path) -> bool:
-    return file.name.endswith(_ENDINGS)
 
 
 @contextmanager

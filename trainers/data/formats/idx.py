@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from trainers.data import gzipped
 from trainers.data.damage import reading
 from trainers.data.format_contract import Columns
-from trainers.data.sides import TEST, SideColumns, require_files, sides, title
+from trainers.data.sides import SideColumns, SideFiles, title
 
 FOLDERS = True
 _NAME = re.compile(r"(images|labels)[-.]idx\d-[a-z]+(\.gz)?$")
@@ -27,6 +27,11 @@ _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: "
 _KEYS = {"image": "images", "label": "labels"}
 _PIECE = 2**20  # bytes read at once: a damaged header may promise more than the file holds
 _IMAGES = 3  # axes
+_FILES = SideFiles(
+    lambda file: _NAME.search(file.name) is not None,
+    "a folder of MNIST's idx files, such as train-images-idx3-ubyte.gz",
+)
+has_test = _FILES.has_test
 
 
 class _IdxColumns:
@@ -51,20 +56,12 @@ class _IdxColumns:
 
 def recognises(path: Path) -> bool:
     """Whether a path is a file with a name like MNIST's, or a folder of such files."""
-    return _belongs(path) if path.is_file() else bool(sides(path, _belongs)[""])
+    return _FILES.belongs(path) if path.is_file() else bool(_FILES.sides(path)[""])
 
 
 def files(path: Path) -> Sequence[Path]:
     """The files of images and of labels."""
-    side_files = sides(path, _belongs)
-    if path.is_file():
-        return sorted({path, *_pair(side_files[""], path).values()})
-    return [file for side in side_files.values() for file in side]
-
-
-def has_test(path: Path) -> bool:
-    """Whether a folder has files of test examples."""
-    return TEST in sides(path, _belongs)
+    return sorted({path, *_pair([path], path).values()}) if path.is_file() else _FILES.files(path)
 
 
 def names(path: Path, key_path: str) -> Sequence[str]:
@@ -74,10 +71,8 @@ def names(path: Path, key_path: str) -> Sequence[str]:
 
 def read(path: Path, column_names: Sequence[str], key_path: str) -> Columns:
     """The columns of a folder, or of a file and its pair beside it."""
-    side_files = sides(path, _belongs)
-    require_files(path, side_files, "a folder of MNIST's idx files, such as train-images-idx3-ubyte.gz", key_path)
     columns: dict[str, Columns] = {}
-    for ending, side in side_files.items():
+    for ending, side in _FILES.required(path, key_path).items():
         pair = _pair(side, path)
         with reading(path.name, key_path):
             for key, word in _KEYS.items():
@@ -93,13 +88,9 @@ def _pair(side: Sequence[Path], path: Path) -> Mapping[str, Path]:
     if path.is_file():
         match = _NAME.search(path.name)
         start = path.name[: match.start()] if match else path.name
-        candidates = [file for file in path.parent.iterdir() if file.name.startswith(start) and _belongs(file)]
+        candidates = [file for file in path.parent.iterdir() if file.name.startswith(start) and _FILES.belongs(file)]
     by_column = {key: [file for file in candidates if word in file.name] for key, word in _KEYS.items()}
     return {key: files[0] for key, files in by_column.items() if len(files) == 1}
-
-
-def _belongs(file: Path) -> bool:
-    return bool(_NAME.search(file.name))
 
 
 def _read(file: Path) -> NDArray[Any]:

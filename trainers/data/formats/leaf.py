@@ -23,12 +23,18 @@ from trainers.data.format_contract import Columns
 from trainers.data.growing_column import GrowingColumn
 from trainers.data.gzipped import opened
 from trainers.data.json_text import JsonText
-from trainers.data.sides import TEST, SideColumns, require_files, sides, title
+from trainers.data.sides import TEST, SideColumns, SideFiles, title
 from trainers.values import shown
 
 FOLDERS = True
-_ENDINGS = (".json", ".json.gz")
 _CLIENT = "client"
+_FILES = SideFiles(
+    lambda file: file.name.endswith((".json", ".json.gz")),
+    "a folder of LEAF's .json or .json.gz files, in the folder itself or in its train and test",
+)
+recognises = _FILES.recognises
+files = _FILES.files
+has_test = _FILES.has_test
 
 
 class _Users:
@@ -136,30 +142,13 @@ class _Users:
         return size
 
 
-def recognises(path: Path) -> bool:
-    """Whether a path is a file with the ending .json or .json.gz, or a folder of such files."""
-    return _belongs(path) if path.is_file() else bool(files(path))
-
-
-def files(path: Path) -> Sequence[Path]:
-    """The file; or the files of a folder, or of its folders train and test."""
-    return [file for side in sides(path, _belongs).values() for file in side]
-
-
-def has_test(path: Path) -> bool:
-    """Whether there is a folder `test` with files."""
-    return TEST in sides(path, _belongs)
-
-
 def read(path: Path, column_names: Sequence[str], key_path: str) -> Columns:
     """The columns of a file or folder.
 
     Raises:
         SpecError: a file is damaged or not LEAF's, or a user is in two files of a side.
     """
-    side_files = sides(path, _belongs)
-    rule = "a folder of LEAF's .json or .json.gz files, in the folder itself or in its train and test"
-    require_files(path, side_files, rule, key_path)
+    side_files = _FILES.required(path, key_path)
     columns: dict[str, _Users] = {}
     for ending, side in side_files.items():
         endless = [name for name in column_names if TEST not in side_files or name.endswith(TEST) == (ending == TEST)]
@@ -168,10 +157,6 @@ def read(path: Path, column_names: Sequence[str], key_path: str) -> Columns:
             with reading(title(file, path), key_path):
                 users.read(file, title(file, path))
     return SideColumns(columns)
-
-
-def _belongs(file: Path) -> bool:
-    return file.name.endswith(_ENDINGS)
 
 
 def _require_counts(facts: Mapping[str, Any], counts: Mapping[str, int]) -> None:
