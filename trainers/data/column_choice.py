@@ -9,7 +9,7 @@ from typing import Any
 from trainers.data import embeddings
 from trainers.data.columns import Names
 from trainers.data.data_source import DataSource
-from trainers.data.sides import SERVER, TEST, VALIDATION
+from trainers.data.sides import SERVER, TEST, VALIDATION, ClientsKeys, FileKeys
 from trainers.data.table import SideNames
 from trainers.data.table_sequences import NEXT
 from trainers.errors import SpecError
@@ -31,27 +31,6 @@ class _HeldOutKeys:
     targets: str | None = tunable(None, doc="column of targets; null for tokens and pairs alone")
     client: str | None = tunable(None, doc="column that says whose each example is")
     order: str | None = tunable(None, doc="column that orders a client's items, for pairs alone")
-
-
-@dataclass(frozen=True)
-class _TestFileKeys:
-    """A separate file for testing, with the same columns."""
-
-    path: str = tunable(doc="the file or folder")
-
-
-@dataclass(frozen=True)
-class _ServerFileKeys:
-    """The server's own file, with the same columns."""
-
-    path: str = tunable(doc="the file or folder")
-
-
-@dataclass(frozen=True)
-class _TestClientsKeys:
-    """Clients for testing."""
-
-    clients: Any = tunable(kind="any", doc="fraction of the clients, or their names")
 
 
 @dataclass(frozen=True)
@@ -129,10 +108,10 @@ def choose_names(values: dict[str, Any], source: DataSource, path: str) -> tuple
         values["test"] = check(_TestClassesKeys, test, key_path)
         return names, None
     if "clients" in test:
-        values["test"] = check(_TestClientsKeys, test, key_path)
+        values["test"] = check(ClientsKeys, test, key_path)
         return names, None
     if "path" in test:
-        values["test"] = check(_TestFileKeys, test, key_path)
+        values["test"] = check(FileKeys, test, key_path)
         return names, replace(_of_side(names, TEST), client_optional=True)
     keys = values["test"] = check(_HeldOutKeys, test, key_path)
     inputs = _listed(keys["inputs"], join(key_path, "inputs"))
@@ -195,7 +174,7 @@ def other_names(
     """
     sides = [] if test is None else [("test", test)]
     if isinstance(values["central"], Mapping) and "path" in values["central"]:
-        check(_ServerFileKeys, values["central"], join(path, "central"))
+        check(FileKeys, values["central"], join(path, "central"))
         if values["kind"] == "pairs":
             key_path = join(path, "central.path")
             raise SpecError(f"{key_path} must be left out for pairs, whose histories are clients'", key_path)

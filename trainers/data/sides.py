@@ -1,9 +1,10 @@
-"""Training and test examples of one data set: their files in a folder, and their columns together."""
+"""Training and test examples of one data set: their files in a folder, their keys, and their columns together."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from trainers.data.format_contract import Columns, HasDates, HasLists, HasTexts
 from trainers.data.tags import TagLists
 from trainers.errors import SpecError
+from trainers.hyperparameters import tunable
 
 TEST = "_test"
 """Ending of the names of test columns, as in x_test."""
@@ -27,6 +29,20 @@ Sides = Mapping[str, Sequence[Path]]
 
 _TRAIN_NAME = re.compile(r"(^|[-_. ])train([-_. ]|$)", re.I)
 _TEST_NAME = re.compile(r"(^|[-_. ])(test|t10k)([-_. ]|$)", re.I)
+
+
+@dataclass(frozen=True)
+class FileKeys:
+    """The keys of a side that is in a file of its own, with the same columns."""
+
+    path: str = tunable(doc="the file or folder")
+
+
+@dataclass(frozen=True)
+class ClientsKeys:
+    """The keys of a side that some of the clients are."""
+
+    clients: Any = tunable(kind="any", doc="fraction of the clients, or their names")
 
 
 class SideColumns:

@@ -9,31 +9,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from trainers.data.partitions import Rows, taken
+from trainers.data.sides import ClientsKeys, FileKeys
 from trainers.data.table import Table
 from trainers.data.table_split import chosen_clients, grouped
 from trainers.errors import SpecError
-from trainers.hyperparameters import check, join, tunable
+from trainers.hyperparameters import check, join
 from trainers.values import shown
-
-
-@dataclass(frozen=True)
-class _FileKeys:
-    """A separate file for validation, with the same columns."""
-
-    path: str = tunable(doc="the file or folder")
-
-
-@dataclass(frozen=True)
-class _ClientsKeys:
-    """Clients for validation."""
-
-    clients: Any = tunable(kind="any", doc="fraction of the clients, or their names")
 
 
 def checked(value: Any, path: str) -> Any:
@@ -49,7 +35,7 @@ def checked(value: Any, path: str) -> Any:
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, Mapping):
-        return check(_FileKeys if "path" in value else _ClientsKeys, value, path)
+        return check(FileKeys if "path" in value else ClientsKeys, value, path)
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1:
         rule = 'in (0, 1), a column, {"clients": ..} or {"path": ..}'
         raise SpecError(f"{path} must be {rule}, got validation={shown(value)}", path)
