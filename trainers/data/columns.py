@@ -151,16 +151,12 @@ class ColumnReader:
         """
         mask = self._array(name, key_path)
         if mask.ndim != 1 or not (mask.dtype.kind == "b" or (mask.dtype.kind in "iu" and np.isin(mask, (0, 1)).all())):
-            raise SpecError(
-                f"{key_path}: column {shown(name)} must be 1-D, true or false, got {_facts(mask)}", key_path
-            )
+            raise _refusal(name, f"must be 1-D, true or false, got {_facts(mask)}", key_path)
         _as_long(mask, examples, name, "the inputs", key_path)
         mask = mask.astype(np.bool_)
         if mask.all() or not mask.any():
             which = "all" if mask.all() else "none"
-            raise SpecError(
-                f"{key_path}: column {shown(name)} must mark some examples, got {which} of them marked", key_path
-            )
+            raise _refusal(name, f"must mark some examples, got {which} of them marked", key_path)
         return mask
 
     def groups(self, name: str, examples: int, key_path: str) -> Rows:
@@ -172,7 +168,7 @@ class ColumnReader:
         array = self._array(name, key_path)
         if array.ndim != 1 or array.dtype.kind not in "iuU":
             rule = "must be 1-D, a whole number or string for each example"
-            raise SpecError(f"{key_path}: column {shown(name)} {rule}, got {_facts(array)}", key_path)
+            raise _refusal(name, f"{rule}, got {_facts(array)}", key_path)
         _as_long(array, examples, name, "the inputs", key_path)
         return ranked(array)[1]
 
@@ -185,14 +181,12 @@ class ColumnReader:
     def _numeric(self, name: str, key_path: str, what: str, kinds: str = "fiub") -> NDArray[Any]:
         array = self._array(name, key_path)
         if array.dtype.kind not in kinds:
-            raise SpecError(f"{key_path}: column {shown(name)} must hold {what}, got {_facts(array)}", key_path)
+            raise _refusal(name, f"must hold {what}, got {_facts(array)}", key_path)
         if not array.size:
-            raise SpecError(f"{key_path}: column {shown(name)} must hold examples, got {_facts(array)}", key_path)
+            raise _refusal(name, f"must hold examples, got {_facts(array)}", key_path)
         if array.dtype.kind == "f" and not np.isfinite((array.min(), array.max())).all():
             row = int(np.flatnonzero(~np.isfinite(array.reshape(len(array), -1)).all(1))[0])
-            raise SpecError(
-                f"{key_path}: column {shown(name)} must be finite, got NaN or infinity in row {row}", key_path
-            )
+            raise _refusal(name, f"must be finite, got NaN or infinity in row {row}", key_path)
         return array
 
     def _inputs(self, name: str, key_path: str, axes: int) -> NDArray[Any]:
@@ -201,10 +195,8 @@ class ColumnReader:
             return array
         if array.ndim < axes:
             advice = f"reshape it to {(*array.shape, 1)}" + (f", or give the list [{name}]" if array.ndim else "")
-            raise SpecError(
-                f"{key_path}: column {shown(name)} must have an axis of examples and one of features, got "
-                f"{_facts(array)}: {advice}",
-                key_path,
+            raise _refusal(
+                name, f"must have an axis of examples and one of features, got {_facts(array)}: {advice}", key_path
             )
         return _small(array, name, key_path)
 
@@ -212,26 +204,24 @@ class ColumnReader:
         array = self._numeric(name, key_path, "numbers")
         if array.ndim not in (1, 2):
             shape = "(examples,) or (examples, outputs)"
-            raise SpecError(f"{key_path}: column {shown(name)} must have shape {shape}, got {_facts(array)}", key_path)
+            raise _refusal(name, f"must have shape {shape}, got {_facts(array)}", key_path)
         return _small(array, name, key_path)
 
     def _classes(self, name: str, key_path: str) -> NDArray[Any]:
         what = "whole numbers or strings, one for each class"
         array = self._numeric(name, key_path, what, _LABELS)
         if array.ndim != 1:
-            raise SpecError(f"{key_path}: column {shown(name)} must be 1-D, got {_facts(array)}", key_path)
+            raise _refusal(name, f"must be 1-D, got {_facts(array)}", key_path)
         if array.dtype.kind == "U":
             return array
         if array.dtype.kind == "f" and (array != np.floor(array)).any():
             value = float(array[array != np.floor(array)][0])
-            raise SpecError(
-                f"{key_path}: column {shown(name)} must hold {what}, got {value:g}: for numbers to predict, "
-                'set model to "linear"',
-                key_path,
+            raise _refusal(
+                name, f'must hold {what}, got {value:g}: for numbers to predict, set model to "linear"', key_path
             )
         if max(-float(array.min()), float(array.max())) >= 2**63:
             value = float(array.max() if array.max() >= 2**63 else array.min())
-            raise SpecError(f"{key_path}: column {shown(name)} must hold {what}, got {value:g}", key_path)
+            raise _refusal(name, f"must hold {what}, got {value:g}", key_path)
         return array.astype(np.int64, copy=False)
 
     def _tags(self, name: str, key_path: str, separator: str | None) -> TagLists:
@@ -249,8 +239,9 @@ class ColumnReader:
             return TagLists.of_matrix(array)
         if array.ndim == 1 and array.dtype.kind in "iu" and separator is not None:  # every text has one tag, a number
             return TagLists(array, np.ones(len(array), np.int64))
-        raise SpecError(
-            f"{key_path}: column {shown(name)} must hold lists of tags, text with a separator, or a matrix (examples, "
+        raise _refusal(
+            name,
+            f"must hold lists of tags, text with a separator, or a matrix (examples, "
             f"tags) of 0 and 1, got {_facts(array)}",
             key_path,
         )
@@ -258,7 +249,7 @@ class ColumnReader:
     def _plain(self, name: str, key_path: str, what: str, kinds: str) -> NDArray[Any]:
         array = self._numeric(name, key_path, what, kinds)
         if array.ndim != 1:
-            raise SpecError(f"{key_path}: column {shown(name)} must be 1-D, got {_facts(array)}", key_path)
+            raise _refusal(name, f"must be 1-D, got {_facts(array)}", key_path)
         return array
 
     def _order(self, name: str, key_path: str) -> NDArray[Any]:
@@ -275,9 +266,7 @@ class ColumnReader:
                 return Sentences.of(texts)
         array = self._numeric(name, key_path, "strings, for the key words", "U")
         if array.ndim not in (1, 2):
-            raise SpecError(
-                f"{key_path}: column {shown(name)} must hold a text an example, got {_facts(array)}", key_path
-            )
+            raise _refusal(name, f"must hold a text an example, got {_facts(array)}", key_path)
         return Sentences.of(array.tolist())
 
     def _clients(self, name: str, key_path: str) -> tuple[NDArray[Any], Rows]:
@@ -285,8 +274,9 @@ class ColumnReader:
         array = self._array(name, key_path, without)
         whole = array.dtype.kind != "f" or bool((np.isfinite(array) & (array == np.floor(array))).all())
         if array.ndim != 1 or array.dtype.kind not in "iufUSb" or not whole:
-            raise SpecError(
-                f"{key_path}: column {shown(name)} must be 1-D, a whole number or string for each example, "
+            raise _refusal(
+                name,
+                "must be 1-D, a whole number or string for each example, "
                 f"got {_facts(array)}{'' if whole else ' with other numbers'}",
                 key_path,
             )
@@ -304,11 +294,15 @@ def ranked(values: NDArray[Any]) -> tuple[NDArray[Any], Rows]:
     return np.array(values[first]), numbers
 
 
+def _refusal(name: str, problem: str, key_path: str) -> SpecError:
+    return SpecError(f"{key_path}: column {shown(name)} {problem}", key_path)
+
+
 def _as_long(array: Sized, examples: int, name: str, reference: str, key_path: str) -> None:
     if len(array) != examples:
-        raise SpecError(
-            f"{key_path}: column {shown(name)} must have one row for each example of {reference}, "
-            f"got {len(array)} rows and {examples} examples",
+        raise _refusal(
+            name,
+            f"must have one row for each example of {reference}, got {len(array)} rows and {examples} examples",
             key_path,
         )
 
@@ -316,7 +310,7 @@ def _as_long(array: Sized, examples: int, name: str, reference: str, key_path: s
 def _small(array: NDArray[Any], name: str, key_path: str) -> NDArray[Any]:
     largest = max(abs(float(array.min())), abs(float(array.max())))
     if largest > _LARGEST:
-        raise SpecError(f"{key_path}: column {shown(name)} must stay below 3.4e38, got {largest:g}: scale it", key_path)
+        raise _refusal(name, f"must stay below 3.4e38, got {largest:g}: scale it", key_path)
     return array
 
 
