@@ -108,8 +108,7 @@ def is_text(kind: Any) -> bool:
     """Whether an Arrow type is strings, or lists of strings."""
     import pyarrow as pa
 
-    kind = kind.value_type if pa.types.is_dictionary(kind) or _is_list(kind) else kind
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+    return _is_string(kind.value_type if pa.types.is_dictionary(kind) or _is_list(kind) else kind)
 
 
 def is_numeric(kind: Any) -> bool:
@@ -159,7 +158,7 @@ def _array(column: Any) -> NDArray[Any]:
         return _filled(column, np.dtype(kind.to_pandas_dtype()), lambda piece: piece.to_numpy(zero_copy_only=False))
     if pa.types.is_decimal(kind):
         return np.asarray(column.cast(pa.float64()).to_numpy())
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind):
+    if _is_string(kind):
         return _strings(column)
     if _is_list(kind):
         return _lists(column)
@@ -180,15 +179,19 @@ def _array(column: Any) -> NDArray[Any]:
 
 def _require_values(column: Any) -> None:
     """Raises a ValueError with the rule if a column is empty or a row has no value."""
-    import pyarrow.compute as pc
-
     if not len(column):
         raise ValueError("must hold examples, got none")
+    _refuse_missing(column, "fill them in, or leave out these rows or this column")
+
+
+def _refuse_missing(column: Any, advice: str) -> None:
+    import pyarrow.compute as pc
+
     if column.null_count:
         row = pc.index(pc.is_null(column), True).as_py()
         raise ValueError(
             f"must have a value in every row, got none in {column.null_count} of {len(column)} rows, first in row "
-            f"{row}: fill them in, or leave out these rows or this column"
+            f"{row}: {advice}"
         )
 
 
@@ -239,15 +242,10 @@ def _tag_lists(column: Any, separator: str | None) -> TagLists | None:
 
     if pa.types.is_dictionary(column.type):
         return _tag_lists(column.cast(column.type.value_type), separator)
-    text = pa.types.is_string(column.type) or pa.types.is_large_string(column.type)
+    text = _is_string(column.type)
     if not _is_list(column.type) and not (text and separator is not None):
         return None
-    if column.null_count:
-        row = pc.index(pc.is_null(column), True).as_py()
-        raise ValueError(
-            f"must have a value in every row, got none in {column.null_count} of {len(column)} rows, first in row "
-            f'{row}: write an empty list, or "" in quotes, for no tags'
-        )
+    _refuse_missing(column, 'write an empty list, or "" in quotes, for no tags')
     if text:
         return TagLists.of_texts(np.array(column.to_pylist(), np.object_), separator or "")
     counts = np.asarray(pc.list_value_length(column).to_numpy(), np.int64)
@@ -264,3 +262,9 @@ def _is_list(kind: Any) -> bool:
     import pyarrow as pa
 
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
+def _is_string(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

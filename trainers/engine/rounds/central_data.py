@@ -101,8 +101,8 @@ class Central:
             batch_size: examples per step; None is clients_per_round times the clients' batch_size, or all data if
                 that is None.
         """
-        batches = self._data.batches(self._round_index, batch_size)
-        done = run_local_steps(self._data.oracle, batches, params, work, self.alive)
+        batches = self.batches(batch_size)
+        done = run_local_steps(self.oracle, batches, params, work, self.alive)
         self._count(done.steps[:, 0], batch_size)
         return done
 
@@ -166,10 +166,10 @@ class Central:
             batch_size: examples of a batch, as in `local`.
             taking: (T,) True for trials that take this step; None is all.
         """
-        batches = self._data.batches(self._round_index, batch_size)
+        batches = self.batches(batch_size)
         batches.prepare(step + 1)
         self._count(np.ones(len(self.alive), np.int64) if taking is None else taking.astype(np.int64), batch_size)
-        return loss_weight * self._data.oracle.value_and_grad(params, batches.batch(step, 1))[1]
+        return loss_weight * self.oracle.value_and_grad(params, batches.batch(step, 1))[1]
 
     def gradient(
         self,
@@ -187,7 +187,7 @@ class Central:
             batches: (T, 1, 1) integers: the gradient is averaged over the batches of this many first steps; None is 1.
         """
         once = torch.ones((params.shape[0], 1, 1), dtype=torch.int64)
-        steps = once if batches is None or self._data.batches(self._round_index, batch_size).always_full else batches
+        steps = once if batches is None or self.batches(batch_size).always_full else batches
         work = LocalWork(StepPlan(params.new_zeros((params.shape[0], 1, 1)), steps), gradient_scale=loss_weight)
         return self.local(params, work, batch_size).pseudo_gradient / steps.to(params)
 
