@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainers import disk_cache
+from trainers.data.arrow_columns import LONGEST
 
 _ROWS = 2**14  # at once
 _SMALL = 2**20  # bytes of a column in memory
-_LONGEST = 256  # characters of strings of different lengths: a shorter one takes as much memory as the longest
 
 
 class GrowingColumn:
@@ -43,8 +43,8 @@ class GrowingColumn:
         if (rows.dtype.kind == "U") != (self._type.kind == "U"):
             raise ValueError(f"must hold {_words(self._type)} as before, got {_words(rows.dtype)}")
         together = np.result_type(self._type, rows.dtype)
-        if together.kind == "U" and rows.dtype != self._type and together.itemsize > 4 * _LONGEST:
-            raise ValueError(f"must hold strings of one length, or of at most {_LONGEST} characters")
+        if together.kind == "U" and rows.dtype != self._type and together.itemsize > 4 * LONGEST:
+            raise ValueError(f"must hold strings of one length, or of at most {LONGEST} characters")
         if together != self._type:
             before = self.array()
             self._memory, self._file, self._type = bytearray(), None, together
@@ -96,8 +96,8 @@ def _array(values: list[Any]) -> NDArray[Any]:
         lengths = [len(leaf) if isinstance(leaf, str) else -1 for leaf in _leaves(values, array.ndim)]
         if min(lengths) < 0:
             raise ValueError("must hold numbers or strings, got both")
-        if min(lengths) < max(lengths) > _LONGEST:
-            raise ValueError(f"must hold strings of one length, or of at most {_LONGEST} characters")
+        if min(lengths) < max(lengths) > LONGEST:
+            raise ValueError(f"must hold strings of one length, or of at most {LONGEST} characters")
         return array
     narrow = array.dtype.kind in "bif"
     if array.dtype.kind == "f" and (array >= 2.0**63).any():  # NumPy turns such whole numbers into floats beside others
