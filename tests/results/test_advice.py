@@ -55,6 +55,15 @@ def test_several_searches_are_counted_as_well_and_six_decide() -> None:
     assert "a: recommendations, confirmation, 6 searches, 2 seeds each\n" in table(result)
 
 
+def test_seeds_and_searches_in_which_both_found_the_same_are_counted_as_equal() -> None:
+    a, b = [[0.8, 0.7], [0.6, 0.6], [0.5, 0.6]] * 2, [[0.8, 0.6], [0.6, 0.6], [0.5, 0.6]] * 2
+    result = frontier_document("s", [*searched("a", a), *searched("b", b)], Chosen(), 3)
+    assert wins(result, "a", "b", [3.0]) == [Wins(2, 12, 2, 6, 10, 4)]
+    assert advice(result, 3).endswith(" Better than b in 2 of 12 seeds and 2 of 6 searches, equal in 10 and 4.")
+    one = frontier_document("s", [*searched("a", a[:1]), *searched("b", b[:1])], Chosen(), 3)
+    assert "Better than b in 1 of 2 seeds of one search, equal in 1. One search" in advice(one, 3)
+
+
 def test_the_page_counts_the_same() -> None:
     noise = np.random.default_rng(4)
     trials = []

@@ -27,19 +27,23 @@ class Wins:
         of_seeds: Seeds that both labels have.
         searches: Searches in which its mean over the seeds is better.
         of_searches: Searches that both labels have.
+        equal_seeds, equal_searches: Those in which both labels are equal, as where they found the same configuration.
     """
 
     seeds: int
     of_seeds: int
     searches: int
     of_searches: int
+    equal_seeds: int = 0
+    equal_searches: int = 0
 
     def text(self, label: str) -> str:
-        """``better than fedprox in 5 of 6 seeds of one search``."""
+        """``better than fedprox in 3 of 12 seeds and 1 of 6 searches, equal in 8 and 4``."""
         seeds = f"better than {label} in {self.seeds} of {self.of_seeds} seeds"
         if self.of_searches == 1:
-            return f"{seeds} of one search"
-        return f"{seeds} and {self.searches} of {self.of_searches} searches"
+            return f"{seeds} of one search" + (f", equal in {self.equal_seeds}" if self.equal_seeds else "")
+        equal = f", equal in {self.equal_seeds} and {self.equal_searches}" if self.equal_seeds else ""
+        return f"{seeds} and {self.searches} of {self.of_searches} searches{equal}"
 
 
 def wins(result: Json, label: str, other: str, costs: Iterable[float]) -> list[Wins]:
@@ -53,10 +57,13 @@ def wins(result: Json, label: str, other: str, costs: Iterable[float]) -> list[W
     table = np.array([[axis.merit(_at(of_label[case], at)) for case in cases] for of_label in curves])
     difference = axis.without_rounding(table[0]) - axis.without_rounding(table[1])
     searches = [search for search, _ in cases]
-    means = [difference[[of_case == search for of_case in searches]].mean(axis=0) for search in dict.fromkeys(searches)]
-    better, of_searches = (difference > 0).sum(axis=0), (np.array(means) > 0).sum(axis=0)
+    means = np.array(
+        [difference[[of_case == search for of_case in searches]].mean(axis=0) for search in dict.fromkeys(searches)]
+    )
+    counted = [table for values in (difference, means) for table in ((values > 0).sum(0), (values == 0).sum(0))]
     return [
-        Wins(int(seeds), len(cases), int(search), len(means)) for seeds, search in zip(better, of_searches, strict=True)
+        Wins(int(seeds), len(cases), int(search), len(means), int(equal), int(equal_searches))
+        for seeds, equal, search, equal_searches in zip(*counted, strict=True)
     ]
 
 

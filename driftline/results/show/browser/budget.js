@@ -94,7 +94,12 @@ function betterThan(best, offers, budget) {
     const of = first === best.label ? 0 : 1,
       [seeds, searches] = found.of;
     const among = searches === 1 ? "of one search" : `and ${counts[3 + of]} of ${searches} searches`;
-    texts.push(`better than ${safe(LABELS[label].name)} in ${counts[1 + of]} of ${seeds} seeds ${among}`);
+    const equal = seeds - counts[1] - counts[2],
+      both = searches === 1 ? equal : `${equal} and ${searches - counts[3] - counts[4]}`;
+    texts.push(
+      `better than ${safe(LABELS[label].name)} in ${counts[1 + of]} of ${seeds} seeds ${among}` +
+        (equal ? `, equal in ${both}` : ""),
+    );
     least = Math.min(least, searches);
   }
   if (!texts.length) return "";
