@@ -208,6 +208,28 @@ def test_a_formula_serves_every_mixed_method_also_in_packs(tmp_path: Path, metho
     contract(document, [{"client_lr": 0.1}, {"client_lr": 0.3}], cut=1)
 
 
+@pytest.mark.parametrize(
+    ("method", "of_clients", "of_server"),
+    [("parallel_training", 0, 2), ("one_way_transfer", 0, 1), ("all_on_client", 2, 0)],
+)
+def test_the_operations_of_a_formula_are_its_own(tmp_path: Path, method: str, of_clients: int, of_server: int) -> None:
+    """A product of the table with itself has ITEMS times the operations of an example's dense layer, 6 WIDTH^2."""
+    document = {
+        "task": keys(tmp_path, central={"spreadout": WEIGHT}),
+        "method": {"name": method, "client_lr": 0.1, "delta_lr": 1.0, "local_steps": 2},
+        "clients_per_round": 5,
+        "batch_size": 4,
+        "rounds": 3,
+        "report": ["overhead"],
+    }
+    line = Pack.from_spec(parse(document)).advance()[-1]
+    example = 6 * WIDTH**2
+    assert line["client_flops"] == 3 * 5 * (2 * 4 + of_clients * ITEMS) * example
+    assert line["server_flops"] == 3 * of_server * ITEMS * example
+    assert line["slowest_examples"] == 3 * (2 * 4 + of_clients * ITEMS)
+    assert line["client_examples"] == 3 * 5 * (2 * 4 + of_clients)
+
+
 def test_recall_counts_the_first_of_equal_scores() -> None:
     none = np.zeros(1, np.int64)
     train = Examples(np.ones((4, 1), np.int32), np.arange(4), none, none + 4, "pairs")

@@ -3,12 +3,13 @@
     client_examples    examples in all mini-batch gradients of the clients
     central_gradients  mini-batch gradients of the server's own loss (mixed federated learning)
     central_examples   examples in these
-    client_flops       client_examples times the operations of one example's gradient; all clients together
-    server_flops       central_examples times the operations of one example's gradient
+    client_flops       the operations of the gradients of client_examples; all clients together
+    server_flops       the operations of the gradients of central_examples
 
 An operation is an addition or a multiplication of a matrix product or a convolution (engine/evaluation/flops.py);
-elementwise operations, optimizers and evaluations are not counted. A quadratic loss, of a client or the server, counts
-as one example. Every line also has bytes, exchanges and, as `examples`, the clients' examples, without this report.
+elementwise operations, optimizers and evaluations are not counted. A loss without data, of a client or the server,
+counts as one example, with operations of its own. Every line also has bytes, exchanges and, as `examples`, the clients'
+examples, without this report.
 
 Source: table 5 and section 5.3 of "Mixed Federated Learning: Joint Decentralized and Centralized Learning" (Augenstein
 et al. 2022).
@@ -21,7 +22,7 @@ from torch import Tensor
 
 from trainers.engine.evaluation.flops import gradient_flops
 from trainers.engine.evaluation.views import RoundView
-from trainers.engine.rounds.counters import OVERHEAD
+from trainers.engine.rounds.counters import JOINED, OVERHEAD
 
 METRICS = (*OVERHEAD, "client_flops", "server_flops")
 
@@ -35,5 +36,9 @@ def of_round(view: RoundView) -> dict[str, Tensor]:
     totals = view.cohort.counters.totals
     counts = {name: torch.from_numpy(totals[name].copy()) for name in OVERHEAD}
     flops_per_example = gradient_flops(view.model)
-    flops = {"client_flops": "client_examples", "server_flops": "central_examples"}
-    return {**counts, **{name: counts[examples].double() * flops_per_example for name, examples in flops.items()}}
+    cost = view.cohort.example_cost
+    work = {
+        "client_flops": totals["client_examples"] + (cost - 1) * totals[JOINED],
+        "server_flops": cost * totals["central_examples"],
+    }
+    return {**counts, **{name: torch.from_numpy(examples * flops_per_example) for name, examples in work.items()}}

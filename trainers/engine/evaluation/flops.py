@@ -39,6 +39,24 @@ def gradient_flops(model: Model) -> float:
     return _known[model]
 
 
+def example_cost(model: Model, of_clients: Model) -> float:
+    """Operations of an example's gradient of the server's loss, divided by those of the clients'.
+
+    1 for a loss over examples, whose model is the clients', and where operations cannot be counted.
+
+    Args:
+        model: the model with the server's data, or with its loss without data.
+        of_clients: the model with the clients' data.
+    """
+    if model.examples is not None:
+        return 1.0
+    try:
+        cost = gradient_flops(model) / gradient_flops(of_clients)
+    except Exception:  # of a plug-in's model: a count must not stop its training
+        return 1.0
+    return cost if 0 < cost < math.inf else 1.0
+
+
 def counted(compute: Callable[[], object]) -> float:
     """Operations of `compute`, and of the gradients with respect to the operands that require one."""
     products = _Products()

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from trainers.data.client_weights import weighted, weights_under
 from trainers.engine.evaluation.after_adaptation import Adapted, split
+from trainers.engine.evaluation.flops import example_cost
 from trainers.engine.memory import release_freed_memory
 from trainers.engine.oracles.oracle import Model
 from trainers.engine.packs.plan import Plan
@@ -102,7 +103,8 @@ def central_data(spec: TrialSpec, device: torch.device, oracle: str, clients_per
         return None
     _, model = _built(spec, device, "central")
     size = None if spec.batch_size is None else clients_per_round * spec.batch_size
-    return CentralData(model, oracle, spec.seed, spec.batching, size)
+    cost = example_cost(model, _built(spec, device, "clients")[1])
+    return CentralData(model, oracle, spec.seed, spec.batching, size, cost)
 
 
 def adapted_clients(spec: TrialSpec, device: torch.device, oracle: str) -> Adapted | None:

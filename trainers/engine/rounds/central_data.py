@@ -33,9 +33,19 @@ class CentralData:
         seed: seed of the trial.
         batching: how batches are drawn; every round begins a new pass, also with "epochs".
         batch_size: examples per central step, unless the method sets it; None is all data of the server.
+        example_cost: operations of the gradient of one of its examples divided by those of a client's example.
     """
 
-    def __init__(self, model: Model, oracle: str, seed: int, batching: str, batch_size: int | None) -> None:
+    def __init__(
+        self,
+        model: Model,
+        oracle: str,
+        seed: int,
+        batching: str,
+        batch_size: int | None,
+        example_cost: float = 1.0,
+    ) -> None:
+        self.example_cost = example_cost
         self._model = model
         self._oracle = oracle
         self._seed = randomness.key(seed, 0, randomness.Purpose.CENTRAL)
@@ -113,6 +123,11 @@ class Central:
             batch_size: examples of each, as in `local`.
         """
         return self._data.batches(self._round_index, batch_size)
+
+    @property
+    def example_cost(self) -> float:
+        """As in `CentralData`."""
+        return self._data.example_cost
 
     @property
     def oracle(self) -> Oracle:

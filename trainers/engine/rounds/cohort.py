@@ -22,6 +22,7 @@ from trainers.engine.local.work import Local, LocalWork
 from trainers.engine.oracles.oracle import Batch, LocalGradients, RoundBatches, weighted_mean
 from trainers.engine.rounds.central_data import Central
 from trainers.engine.rounds.client_memory import CohortMemory
+from trainers.engine.rounds.counters import JOINED
 from trainers.engine.rounds.fragments import Exchange
 from trainers.engine.rounds.round_context import RoundContext
 from trainers.engine.rounds.upload import Upload
@@ -101,6 +102,11 @@ class Cohort:
         if self._context.central is None:
             raise RuntimeError("a method must set CENTRAL = True to use central data")
         return self._context.central
+
+    @property
+    def example_cost(self) -> float:
+        """Operations of the gradient of one of the server's examples divided by those of a client's example."""
+        return 1.0 if self._context.central is None else self._context.central.example_cost
 
     def local(self, params: Tensor, work: LocalWork, down: Sequence[Tensor] = (), up: int = 1) -> Local:
         """Broadcasts, lets every client work, and collects: one exchange.
@@ -212,7 +218,8 @@ class Cohort:
         done = self._work(gradients, joined, params, work)
         self._loss = (params, done.first_loss)
         # a step takes a gradient on each of two batches
-        self._count(self._sent(params), 1, JOINED_COST * done.steps, examples=joined.examples(done.steps))
+        examples, of_server = joined.examples(done.steps), shared.examples(done.steps)
+        self._count(self._sent(params), 1, JOINED_COST * done.steps, examples=examples, of_server=of_server)
         self.counters.add("bytes_down", self.central.bytes_of(shared, done.steps).sum(1), self._alive)
         return self._uploaded(done)
 
@@ -353,10 +360,19 @@ class Cohort:
             return ones, self._batches.examples(ones)
         return ones * self._batches.full_gradients, ones * self._batches.full_examples
 
-    def _evaluated(self, gradients: NDArray[np.int64], examples: NDArray[np.int64], among: NDArray[np.bool_]) -> None:
-        """Counts mini-batch gradients (T, M) and their examples (T, M)."""
+    def _evaluated(
+        self,
+        gradients: NDArray[np.int64],
+        examples: NDArray[np.int64],
+        among: NDArray[np.bool_],
+        of_server: NDArray[np.int64] | None = None,
+    ) -> None:
+        """Counts mini-batch gradients (T, M), their examples (T, M), and those of them that are the server's."""
         self.counters.add("client_gradients", gradients.sum(1), among)
         self.counters.add("client_examples", examples.sum(1), among)
+        if of_server is not None:
+            self.counters.add(JOINED, of_server.sum(1), among)
+            examples = examples + np.rint((self.example_cost - 1) * of_server).astype(np.int64)
         self.counters.add("slowest_examples", examples.max(1), among)
 
     def _count(
@@ -368,6 +384,7 @@ class Cohort:
         examples: NDArray[np.int64] | None = None,
         taking: NDArray[np.bool_] | None = None,
         plan: StepPlan | None = None,
+        of_server: NDArray[np.int64] | None = None,
     ) -> None:
         """Counts an exchange. Clients that the round drops receive and compute, and send nothing.
 
@@ -379,6 +396,7 @@ class Cohort:
             examples: (T, M) examples of the gradients; None is those of the round's first batches.
             taking: (T,) trials that take part; None is all that are alive.
             plan: plan of the local steps, of which dropped clients take a part.
+            of_server: (T, M) examples that are the server's; None is none.
         """
         dropped = self._context.draw.dropped
         among = self._alive if taking is None else self._alive & taking
@@ -395,4 +413,4 @@ class Cohort:
             lost = plan.steps(dropped)
             gradients = np.concatenate([gradients, gradients_per_step * lost], 1)
             examples = np.concatenate([examples, gradients_per_step * dropped.examples(lost)], 1)
-        self._evaluated(gradients, examples, among)
+        self._evaluated(gradients, examples, among, of_server)

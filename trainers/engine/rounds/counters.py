@@ -10,10 +10,14 @@ from numpy.typing import NDArray
 
 COUNTERS = ("exchanges", "bytes_down", "bytes_up", "client_gradients", "slowest_examples")
 """Counters on every report line, beside `client_examples` as "examples". `slowest_examples` are those of the client
-with the most work, summed over the exchanges, because clients work at the same time."""
+with the most work, summed over the exchanges, because clients work at the same time; there, a loss without data counts
+as many examples as have its operations."""
 
 OVERHEAD = ("client_examples", "central_gradients", "central_examples")
 """Further counters, shown by the report `overhead`: examples in the clients' gradients, and the server's gradients."""
+
+JOINED = "joined_examples"
+"""The part of `client_examples` that are the server's, in clients that compute its loss as well."""
 
 SHARED = "shared_gradients"
 """The part of `client_gradients` that was computed for another member of the pack, equal to this one at the time."""
@@ -32,7 +36,7 @@ class Counters:
     @staticmethod
     def zero(trials: int) -> Counters:
         """Counters at the start."""
-        return Counters({name: np.zeros(trials, np.int64) for name in (*COUNTERS, *OVERHEAD, SHARED)})
+        return Counters({name: np.zeros(trials, np.int64) for name in (*COUNTERS, *OVERHEAD, JOINED, SHARED)})
 
     @staticmethod
     def of(totals: Mapping[str, NDArray[np.int64]], trials: int) -> Counters:
