@@ -2,13 +2,19 @@
 
 import pytest
 
-from benchmarks import papers_page
+from benchmarks import overhead, papers_page
 from driftline.study.examples import paper_texts
 from driftline.study.papers import preset
+from tests.trainers.datasets import needs
 
 
 def test_the_page_is_that_of_the_records():
     assert papers_page.PAGE.read_text(encoding="utf-8").split(papers_page.HEADING)[1] == papers_page.results()
+
+
+@needs("movielens_latest_small/ratings.csv.gz")
+def test_the_table_of_overhead_is_that_of_the_counters():
+    assert overhead.table("small") in papers_page.PAGE.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("file", sorted(papers_page.RECORDS.glob("*.json")), ids=lambda file: file.stem)
