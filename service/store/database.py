@@ -24,6 +24,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeout
 from driftline.errors import Conflict, DriftlineError, InvalidSpec, Unavailable
 from service.sqlite_address import sqlite_file
 from service.store import postgresql
+from service.store.schema import METADATA
 from trainers.own_files import require_plain
 
 _BUSY_S = 30.0
@@ -220,6 +221,16 @@ def take_back(url: str | Path, revision: str) -> None:
 def downgrade(database: Database, revision: str = "base") -> None:
     """Downgrade the schema to a revision; data of later revisions is lost."""
     _migrate(database, "downgrade", revision)
+
+
+def differences(database: Database) -> list[Any]:
+    """Differences between `schema` and the migrated database; empty if there are none."""
+    from alembic.autogenerate import compare_metadata
+    from alembic.migration import MigrationContext
+
+    options: dict[str, Any] = {"compare_type": True}
+    with database.read() as connection:
+        return list(compare_metadata(MigrationContext.configure(connection, opts=options), METADATA))
 
 
 def _parsed(address: str | Path) -> sa.URL:

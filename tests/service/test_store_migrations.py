@@ -5,13 +5,10 @@ import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pytest
 import sqlalchemy as sa
-from alembic.autogenerate import compare_metadata
-from alembic.migration import MigrationContext
 
 from driftline.errors import Conflict, Unavailable
 from driftline.wire.access import NewToken, Quota
@@ -83,15 +80,8 @@ def tables(store: Store) -> set[str]:
         return set(sa.inspect(connection).get_table_names())
 
 
-def differences(store: Store) -> list[Any]:
-    """Between the tables as they are described and the migrated database."""
-    with store.session.read() as connection:
-        context = MigrationContext.configure(connection, opts={"compare_type": True})
-        return list(compare_metadata(context, METADATA))
-
-
 def test_the_migrated_schema_is_what_the_tables_say_and_something_is_in_every_table(filled: Store) -> None:
-    assert differences(filled) == []
+    assert database.differences(filled.session.database) == []
     assert {name: count for name, count in rows(filled).items() if not count} == {}
 
 
@@ -101,7 +91,7 @@ def test_down_and_up_again(new_url: str) -> None:
     assert tables(store) == {"alembic_version"}
     database.upgrade(store.session.database)
     assert tables(store) == set(METADATA.tables) | {"alembic_version"}
-    assert differences(store) == []
+    assert database.differences(store.session.database) == []
     store.studies.create(SPEC, "f" * 64)
     store.close()
 
@@ -115,7 +105,7 @@ def test_down_to_every_revision_and_up_again_keeps_what_it_knows(filled: Store, 
     left = rows(filled)
     assert left == {name: counted[name] for name in left}
     database.upgrade(filled.session.database)
-    assert differences(filled) == []
+    assert database.differences(filled.session.database) == []
     assert filled.studies.find() == [record]
     assert (filled.trials.find(record.id), filled.curves.columns(record.id)) == (trials, curves)
     assert {name: count for name, count in rows(filled).items() if name in left} == left
