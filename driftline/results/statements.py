@@ -270,7 +270,7 @@ def _of_one_sign(values: Array) -> int:
 
 
 def _signs_p(count: int, of_one_sign: int) -> float:
-    """Two-sided p value of the sign test of `count` values of which so many have one sign."""
+    """Two-sided p value of the sign test: `of_one_sign` of `count` values have the more frequent sign."""
     return min(1.0, sum(math.comb(count, more) for more in range(of_one_sign, count + 1)) * 2.0 ** (1 - count))
 
 

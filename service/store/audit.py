@@ -22,7 +22,7 @@ class AuditTrail(StorePart):
     """The audit trail; other parts add to it with `Session.audit`."""
 
     def add(self, action: str, target: str = "", *, details: dict[str, Any] | None = None) -> None:
-        """Add an event of nobody's to the audit trail, in a transaction of its own; see `AuditEvent`."""
+        """Add an event that no account caused, in a transaction of its own; see `AuditEvent`."""
         with self._session.write() as connection:
             self._session.audit(connection, None, action, target, "", details or {})
             if action == "auth.failed":

@@ -60,10 +60,12 @@ def wins(result: Json, label: str, other: str, costs: Iterable[float]) -> list[W
     means = np.array(
         [difference[[of_case == search for of_case in searches]].mean(axis=0) for search in dict.fromkeys(searches)]
     )
-    counted = [table for values in (difference, means) for table in ((values > 0).sum(0), (values == 0).sum(0))]
+    better, equal = (
+        [compared(values, 0).sum(0) for values in (difference, means)] for compared in (np.greater, np.equal)
+    )
     return [
-        Wins(int(seeds), len(cases), int(search), len(means), int(equal), int(equal_searches))
-        for seeds, equal, search, equal_searches in zip(*counted, strict=True)
+        Wins(int(seeds), len(cases), int(search), len(means), int(equal_seeds), int(equal_searches))
+        for seeds, search, equal_seeds, equal_searches in zip(*better, *equal, strict=True)
     ]
 
 
