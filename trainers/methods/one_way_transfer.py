@@ -23,10 +23,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from trainers.contracts import RoundGradients
-from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.central_branch import MixedLoss
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -47,10 +44,9 @@ round_gradients = RoundGradients(per_step=1)
 
 
 @dataclass(frozen=True)
-class Hyper(MixedLoss, LocalSteps):
+class Hyper(MixedLoss):
     """Hyperparameters of one-way gradient transfer."""
 
-    local_steps: Tensor = tunable(kind="int", low=1, unit="steps", limit="1 is mixed SGD", doc="gradients a round")
     central_batch_size: int | None = tunable(
         None,
         low=1,

@@ -27,13 +27,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor
-
 from trainers.contracts import RoundGradients
 from trainers.engine.rounds.central_branch import Branches, merge, server_branch
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
-from trainers.hyperparameters import tunable
 from trainers.trial import mixed_values as mixing
 
 ROLES = {"client": "any", "central": "any", "merge": "any"}
@@ -52,8 +49,6 @@ round_gradients = RoundGradients(per_step=1)
 @dataclass(frozen=True)
 class Hyper(Branches):
     """Hyperparameters of parallel training."""
-
-    local_steps: Tensor = tunable(kind="int", low=1, unit="steps", limit="1 is mixed SGD", doc="gradients a round")
 
 
 def train_round(hyper: Hyper, state: State, cohort: Cohort) -> State:

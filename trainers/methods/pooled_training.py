@@ -27,7 +27,6 @@ import torch
 from torch import Tensor
 
 from trainers.contracts import RoundGradients
-from trainers.engine.local.work import LocalSteps
 from trainers.engine.rounds.central_branch import MixedLoss
 from trainers.engine.rounds.cohort import Cohort
 from trainers.engine.rounds.server_state import State
@@ -46,12 +45,11 @@ round_gradients = RoundGradients(per_step=1)
 
 
 @dataclass(frozen=True)
-class Hyper(MixedLoss, LocalSteps):
+class Hyper(MixedLoss):
     """Hyperparameters of pooled training."""
 
     client_lr: Tensor = tunable(low=0, limit="0 is a larger batch", doc="step size within a round")
     server_lr: Tensor = tunable(low=0, low_open=True, doc="multiplies the sum of a round's gradients")
-    local_steps: Tensor = tunable(kind="int", low=1, unit="steps", limit="1 is mixed SGD", doc="gradients a round")
     federated_weight: Tensor = tunable(
         None,
         low=0,

@@ -25,9 +25,10 @@ SERVER_LR = -1.0
 
 
 @dataclass(frozen=True)
-class MixedLoss:
+class MixedLoss(LocalSteps):
     """Hyperparameters of every method for federated_weight (mean of f_i) + central_weight f_c."""
 
+    local_steps: Tensor = tunable(kind="int", low=1, unit="steps", limit="1 is mixed SGD", doc="gradients a round")
     federated_weight: Tensor = tunable(
         None, low=0, high=1, limit="1 is FedAvg", doc="of the clients' loss; null is 1 - central_weight, else 1/2"
     )
@@ -40,7 +41,7 @@ class MixedLoss:
 
 
 @dataclass(frozen=True)
-class Branches(MixedLoss, LocalSteps):
+class Branches(MixedLoss):
     """Hyperparameters of a method with a branch of the server next to the clients' branch."""
 
     central_lr: Tensor | None = tunable(
