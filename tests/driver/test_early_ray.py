@@ -6,7 +6,8 @@ import contextlib
 import gc
 import importlib
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,25 @@ def test_one_thread_starts_and_ends_it_and_lives_until_then(threads: list[tuple[
     started.close()
     with pytest.raises(RuntimeError, match="has ended"), started.taken():
         pass
+
+
+def test_it_has_the_processor_alone_until_ray_is_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+
+    @contextlib.contextmanager
+    def private(progress: Callable[[str], None], num_cpus: int | None) -> Iterator[Path]:
+        time.sleep(0.2)
+        seen.append("imported")
+        progress("starting Ray ...")
+        until(lambda: "goes on" in seen)
+        yield Path("folder")
+
+    monkeypatch.setattr(early_ray, "private", private)
+    monkeypatch.setattr(importlib, "import_module", lambda name: None)
+    early = EarlyRay()
+    seen.append("goes on")
+    with early.taken():
+        assert seen == ["imported", "goes on"]
 
 
 def test_one_that_nobody_takes_ends_with_the_program(threads: list[tuple[str, threading.Thread]]) -> None:

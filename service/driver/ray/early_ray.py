@@ -25,13 +25,14 @@ class EarlyRay:
 
     def __init__(self, num_cpus: int | None = None) -> None:
         self._num_cpus = num_cpus
-        self._ready, self._over = threading.Event(), threading.Event()
+        self._imported, self._ready, self._over = threading.Event(), threading.Event(), threading.Event()
         self._folder: Path | None = None
         self._error: BaseException | None = None
         collect_after_loading()  # until Ray has started: meanwhile the program imports its other modules, too
         self._thread = threading.Thread(target=self._run, name="driftline-ray", daemon=True)
         self._thread.start()
         atexit.register(self.close)
+        self._imported.wait()  # Ray's processes take longest to start: no other import may hold theirs up
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[Path]:
@@ -60,7 +61,8 @@ class EarlyRay:
     def _run(self) -> None:
         """Starts and ends Ray in one thread: Ray's processes are killed when the thread that started them ends."""
         try:
-            with private(lambda line: None, self._num_cpus) as self._folder:
+            with private(lambda line: self._imported.set(), self._num_cpus) as self._folder:
+                self._imported.set()
                 importlib.import_module("service.driver.ray.tune")
                 loaded()
                 self._ready.set()
@@ -70,4 +72,5 @@ class EarlyRay:
             self._folder = None
             loaded()
         finally:
+            self._imported.set()
             self._ready.set()
