@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from driftline.results.paired_tests import band, band_limit, holm, paired
+from driftline.results.paired_tests import band, band_limit, holm, paired, welch
 
 DIFFERENCES = st.lists(st.floats(-5, 5), min_size=3, max_size=12).filter(lambda d: np.std(d) > 1e-3)
 
@@ -49,9 +49,16 @@ def test_six_pairs_must_agree() -> None:
     assert (agree.p_signs, disagree.p_signs) == (2 / 64, 4 / 64)
 
 
+def test_the_signs_of_13_pairs_are_all_counted() -> None:
+    """Of equal sizes, at most one has a sign of its own in 2 (1 + 13) cases."""
+    assert paired([1.0] * 12 + [-1.0]).p_signs == 28 / 2**13
+
+
 def test_no_spread_is_no_evidence() -> None:
     equal = paired([0.3] * 6)
-    assert (equal.p, equal.error) == (1.0, 0.0)
+    assert (equal.p, equal.p_signs, equal.error, equal.freedom) == (1.0, 1.0, 0.0, 5)
+    equal = welch([1.0] * 2, [2.0] * 3)
+    assert (equal.p, equal.mean, equal.error, equal.freedom) == (1.0, -1.0, 0.0, 3)
     assert paired([0.3]) is None
 
 

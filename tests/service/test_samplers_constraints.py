@@ -83,6 +83,13 @@ def test_sequences_replace_what_is_not_allowed_and_keep_the_rest_in_its_place(na
     assert len({str(setting) for setting in kept}) == 60
 
 
+@pytest.mark.parametrize("name", ["random", "quasi_random"])
+def test_no_later_trial_repeats_what_completes_a_start(name):
+    space = {"a": Float(0, 1), "b": Float(0, 1)}
+    sampler = build(name, space, OBJECTIVES, 1, start=[{"a": 0.1}], constraints=[Constraint("b <= a")])
+    assert len({sampler.ask(number)["b"] for number in range(20)}) == 20
+
+
 def test_a_grid_leaves_out_what_is_not_allowed_and_keeps_its_order():
     whole = map(build("grid", SPACE, OBJECTIVES, 3).ask, range(60))
     kept = [setting for setting in whole if all_hold(CONSTRAINTS, setting)]

@@ -19,6 +19,7 @@ from .store_setup import ELSEWHERE, complete, driven, make, packed, report
 def test_one_driver_at_a_time(store: Store, clock: Clock) -> None:
     study = make(store)
     lease = store.leases.acquire(study, ELSEWHERE)
+    started_at = store.studies.get(study).started_at
     assert (lease.attempt, lease.lease_seconds) == (1, 30.0)
     clock.now += 29
     with pytest.raises(Conflict, match="attempt 1 of another-host/77 holds study"):
@@ -30,6 +31,8 @@ def test_one_driver_at_a_time(store: Store, clock: Clock) -> None:
     clock.now += 1
     assert store.leases.acquire(study, "third-host/1").attempt == 2
     assert [(one.attempt, one.held, one.deaths) for one in store.leases.driven()] == [(2, True, 0)]
+    assert started_at is not None
+    assert store.studies.get(study).started_at == started_at  # of the first driver
 
 
 def test_a_lease_is_kept_by_writing(store: Store, clock: Clock) -> None:
