@@ -1,6 +1,7 @@
 """Curves of studies side by side: lines are means over seeds of what is recommended, bands the lowest and highest."""
 
 import numpy as np
+import pytest
 
 from driftline.results.document import frontier_document
 from driftline.results.show.curves_picture import curves_figure, curves_png
@@ -46,6 +47,19 @@ def test_the_quality_has_no_second_row() -> None:
     one = result(a=[9, 0.5, 0.7])
     quality = one.document["definitions"]["parameters"]["metric"]
     assert len(curves_figure({"": one}, [quality]).axes) == 1
+
+
+@pytest.mark.parametrize(("scale", "end", "least"), [("log", 0.5, 0.4), ("linear", 0.0, -0.5)])
+def test_a_curve_that_diverges_leaves_the_axes_and_the_others_fill_them(scale: str, end: float, least: float) -> None:
+    losses = {"trains": [[2.0, 1.0, end]] * 2, "diverges": [[2.0, 1e30]] * 2}
+    curves = [curve for label, values in losses.items() for curve in confirmed(values, label=label, metric="test_loss")]
+    reading = Chosen(quality="test_loss")
+    one = StudyResult(frontier_document("s", curves, reading, 2), tuple(curves), reading)
+    (axes,) = curves_figure({"": one}).axes
+    low, high = axes.get_ylim()
+    assert axes.get_yscale() == scale
+    assert least < low < end
+    assert 6 <= high < 8  # 3 times the start, and a margin
 
 
 def test_the_legend_fits_the_picture() -> None:

@@ -81,8 +81,8 @@ def _draw(axes: Any, result: StudyResult, metric: str, labels: Mapping[str, Styl
     if logarithmic:
         axes.set_yscale("log")
     if starts and not binned and document["definitions"]["parameters"]["direction"] == "falls":
-        bottom, top = axes.get_ylim()
-        axes.set_ylim(bottom, min(top, 3 * max(starts)))  # curves that grow without bound leave the axes
+        axes.dataLim.y1 = min(axes.dataLim.y1, 3 * max(starts))  # curves that grow without bound leave the axes
+        axes.autoscale_view()
     if logarithmic:
         label_digits(axes.yaxis, *axes.get_ylim())
     axes.set_xlabel("communication rounds", fontsize=8)
