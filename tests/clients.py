@@ -1,7 +1,5 @@
 """A client for tests that play owner, driver and administrator at once."""
 
-from __future__ import annotations
-
 from driftline.client.admin_client import AdminClient
 from driftline.client.driver_client import DriverClient
 

@@ -1,7 +1,5 @@
 """No circles of imports: every module can be read, tested and moved without those above it."""
 
-from __future__ import annotations
-
 from graphlib import CycleError, TopologicalSorter
 
 import grimp

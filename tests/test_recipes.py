@@ -3,8 +3,6 @@
 What stands before a block is its file: new for python and toml, changed in one place for diff.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """Curves of trials that one process trains in one go: what they must be in a study too, whatever befalls it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from driftline.study.spec import Study

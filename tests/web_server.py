@@ -1,7 +1,5 @@
 """A web server of the tests' own, which says who asked it for what."""
 
-from __future__ import annotations
-
 import functools
 import http.server
 import ssl

@@ -1,7 +1,5 @@
 """Statements of docs/diloco.md are decided rightly from outcomes that hold them, contradict them and show nothing."""
 
-from __future__ import annotations
-
 import json
 import zlib
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Drives headless Chromium over its debugging pipe: NUL-separated JSON on the file descriptors 3 and 4."""
 
-from __future__ import annotations
-
 import json
 import os
 import select

@@ -1,7 +1,5 @@
 """frontier.html in a real browser without a network: what a reader does with it."""
 
-from __future__ import annotations
-
 import json
 import math
 import re

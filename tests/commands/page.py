@@ -1,7 +1,5 @@
 """A page of the documentation as what it tells people to type, and a shell to type it into."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

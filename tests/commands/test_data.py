@@ -1,7 +1,5 @@
 """`driftline data describe` and `driftline init --data`: what they say about data, and studies that are valid."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from pathlib import Path

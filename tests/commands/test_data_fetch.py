@@ -1,7 +1,5 @@
 """`driftline data fetch`: whole files with their checksums, resumed, from a server on this machine."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import io

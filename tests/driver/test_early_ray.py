@@ -1,7 +1,5 @@
 """A Ray that is started before the study is known to be valid; a stand-in, the real one is in tests/embedded."""
 
-from __future__ import annotations
-
 import contextlib
 import gc
 import importlib

@@ -1,7 +1,5 @@
 """What is left out of Ray and Tune; tests/driver/test_ray.py and tests/embedded run studies with it."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The recorder of a folder, in its own process: it finishes, is killed, or ends with its parent."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -9,8 +9,6 @@
 The list never follows the code: what is added later has recordings of its own.
 """
 
-from __future__ import annotations
-
 import csv
 from collections.abc import Iterator
 from dataclasses import dataclass

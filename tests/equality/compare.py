@@ -7,8 +7,6 @@ relative difference; exits with 1 when there is one that is not allowed. A patte
 error, and so is a relative difference above 1e-11 for cases in float64.
 """
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import gzip

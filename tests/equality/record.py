@@ -7,8 +7,6 @@ A case has its columns by member and metric; floats are in C99's hexadecimal for
 their bits and a norm, in which every place has another weight.
 """
 
-from __future__ import annotations
-
 import argparse
 import fnmatch
 import gzip

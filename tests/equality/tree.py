@@ -6,8 +6,6 @@ PYTHONPATH=TREE python -P tree.py TREE      reads a request in JSON a line, answ
 {"do": "about"}                                                 {"torch": ..., ...}
 """
 
-from __future__ import annotations
-
 import json
 import platform
 import sys

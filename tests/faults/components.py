@@ -1,7 +1,5 @@
 """The parts of a service, each as a process of its own or all in one; training is done in the driver, without Ray."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import os

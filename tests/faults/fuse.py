@@ -5,8 +5,6 @@ there as SIGKILL does, or stops it for ever as SIGSTOP does. What it killed once
 says so.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import itertools

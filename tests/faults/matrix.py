@@ -1,7 +1,5 @@
 """Which process dies where: every site that an undisturbed study passes, or an even spread of them."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

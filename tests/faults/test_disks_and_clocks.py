@@ -1,7 +1,5 @@
 """A full disk, a folder that cannot be written to, a clock that is set: a clear reason, and the study goes on."""
 
-from __future__ import annotations
-
 import errno
 import json
 import logging

@@ -5,8 +5,6 @@ MINUTES=60`, random ones are killed for so long under a study with rungs, over S
 over PostgreSQL.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import random

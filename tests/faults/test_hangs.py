@@ -1,7 +1,5 @@
 """A worker and then the driver of a running study are stopped with SIGSTOP: alive as processes, but silent."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

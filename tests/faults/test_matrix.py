@@ -8,8 +8,6 @@ study that nobody disturbed.
 Each commit, route, file operation and call to MLflow has one kill; with `make test-faults ALL=1` there are 200 in all.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import random

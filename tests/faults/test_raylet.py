@@ -1,7 +1,5 @@
 """Ray's own daemon is killed under a driver that has started it: the study goes on, no round is missing or twice."""
 
-from __future__ import annotations
-
 import os
 import signal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A database connection that stalls: nothing is closed, nothing arrives. PostgreSQL behind a proxy that stops."""
 
-from __future__ import annotations
-
 import contextlib
 import selectors
 import socket

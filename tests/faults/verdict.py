@@ -1,7 +1,5 @@
 """What must hold when a study has ended, whatever died on the way."""
 
-from __future__ import annotations
-
 import time
 from collections import Counter, defaultdict
 from pathlib import Path

@@ -3,8 +3,6 @@
 All that a service needs is imported once; each study then costs a few forks. ``python -m tests.faults.zygote``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import importlib

@@ -1,7 +1,5 @@
 """A store and an MLflow database for each test; MLflow's migrations run once."""
 
-from __future__ import annotations
-
 import shutil
 import warnings
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Made-up studies in a real store."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs and schemas written at once are those that MLflow writes, in every table of its database."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import math

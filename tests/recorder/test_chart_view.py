@@ -1,7 +1,5 @@
 """What MLflow first shows: the views as it stores them."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Output folders in MLflow: several opened together, and the models of what a study recommends."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Sequence

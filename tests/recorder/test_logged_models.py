@@ -1,7 +1,5 @@
 """A recommended model that is trained again must have the quality that the study measured."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 from types import SimpleNamespace

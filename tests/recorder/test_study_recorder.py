@@ -1,7 +1,5 @@
 """Store to a real MLflow database: what is shown, that repeating changes nothing, and crashes at every write."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading

@@ -1,7 +1,5 @@
 """Made-up studies whose curves follow a formula, close to what training does."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """One sentence for one cost."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

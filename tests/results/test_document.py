@@ -1,7 +1,5 @@
 """The whole result: its shape, its invariants, and small studies worked out by hand."""
 
-from __future__ import annotations
-
 import csv
 import html
 import io

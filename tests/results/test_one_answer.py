@@ -1,7 +1,5 @@
 """Whoever asks what to run for a cost gets one answer, at every cost that can be asked for."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

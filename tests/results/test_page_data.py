@@ -1,7 +1,5 @@
 """What frontier.html draws: the numbers of the document, of other readings, and of the curves."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import re

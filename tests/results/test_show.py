@@ -1,7 +1,5 @@
 """The pictures: valid files, everything in them, nothing loaded from elsewhere."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace

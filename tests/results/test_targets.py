@@ -1,7 +1,5 @@
 """The cost of reaching a quality."""
 
-from __future__ import annotations
-
 import pytest
 
 from driftline.results.runs import axis_of_runs, runs_of

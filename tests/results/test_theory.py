@@ -1,7 +1,5 @@
 """Studies on quadratic tasks carry the theory's prediction, and say how far it is from what was measured."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Frontiers as bars, and where a terminal shows them."""
 
-from __future__ import annotations
-
 import io
 from typing import Any
 

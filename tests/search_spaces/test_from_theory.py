@@ -1,7 +1,5 @@
 """Spaces from theory (`search_spaces.from_theory`): ranges, first points, and what is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from search_spaces import spaces

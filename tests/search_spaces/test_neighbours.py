@@ -1,7 +1,5 @@
 """Values close to a given one (`search_spaces.neighbours`), and places within ranges."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """An OpenID Connect issuer on a port of this machine, with keys made here."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """CMA-ES: what it finds, and what it refuses (`service.samplers.cmaes`)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

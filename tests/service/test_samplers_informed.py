@@ -1,7 +1,5 @@
 """Proposals around configurations that were good in an earlier study (`service.samplers.informed`)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Tuning in stages: what each stage tries, and what the sampler refuses (`service.samplers.staged`)."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Documents of studies with one place changed."""
 
-from __future__ import annotations
-
 import copy
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A study's file with many mistakes: all are named at once. Files with one are in the tests of what may be wrong."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`space: theory`: derived once, frozen into the study, and recognised again (`driftline.study.theory_spaces`)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Budgets in what trials spend: how many rounds each trial has, where its rungs are, and what is refused."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

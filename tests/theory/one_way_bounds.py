@@ -7,8 +7,6 @@ that of the proof of lemma D.11; its statement has other constants (12, 3 instea
 term. D.12 assumes, as the paper does, that the whole loss has the smoothness of its parts.
 """
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

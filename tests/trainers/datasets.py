@@ -1,7 +1,5 @@
 """Whether the real data sets are on this machine, and problems as bags of examples."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Trials that together use all that the engine has, to be run on one device and another."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The trial document of the design, what it becomes with one place changed, and the error of a wrong one."""
 
-from __future__ import annotations
-
 import copy
 from typing import Any
 

@@ -5,13 +5,11 @@ arithmetic is that of the CPU, to the bit. As on a GPU, operations that mix them
 for numbers and for indices), and numpy cannot read them. `Calls` counts what a GPU would have to do.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 from unittest import mock
 
 import torch
@@ -47,7 +45,7 @@ class OnDevice(Tensor):
     numbers: Tensor
 
     @staticmethod
-    def __new__(cls, numbers: Tensor) -> OnDevice:
+    def __new__(cls, numbers: Tensor) -> Self:
         made = Tensor._make_wrapper_subclass(
             cls,
             numbers.size(),

@@ -1,7 +1,5 @@
 """A table in each form of a user's data: columns of numbers, strings or lists of strings."""
 
-from __future__ import annotations
-
 import csv
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Documents with numbers, words and arrays of any size: refused in one short line, in milliseconds."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

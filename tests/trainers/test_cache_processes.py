@@ -1,7 +1,5 @@
 """The cache of data between processes: one that is killed leaves no half entry, and the one that waits makes it."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

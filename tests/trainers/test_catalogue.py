@@ -1,7 +1,5 @@
 """docs/methods.md, made anew and compared."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Curvature and noise at the initial model (`trainers.curvature`), against problems whose answers are known."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The digits task: the data is all there, split without overlap, and its absence is said clearly."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import subprocess

@@ -1,7 +1,5 @@
 """The task data with every format: one contract over tiny files that each format's own library writes."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

@@ -1,7 +1,5 @@
 """Data at a URL: copied once into the cache, read as a local file, refused in one line where that cannot be."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

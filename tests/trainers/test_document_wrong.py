@@ -1,7 +1,5 @@
 """Trial documents: every way of being wrong, each in one line with its place."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

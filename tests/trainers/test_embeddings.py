@@ -1,7 +1,5 @@
 """Categories as vectors: their numbers in the data, the tables of the model, and who refuses them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

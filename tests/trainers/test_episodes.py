@@ -1,7 +1,5 @@
 """Few-shot tasks: what a task holds, MAML, FOMAML and Reptile on them as plain loops, held-out classes, errors."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

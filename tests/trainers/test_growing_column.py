@@ -1,7 +1,5 @@
 """Columns that grow block by block are those that are read at once, or are refused as these are."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import example, given

@@ -1,7 +1,5 @@
 """Histories of items: the examples, the two towers, and a server whose loss is a formula."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

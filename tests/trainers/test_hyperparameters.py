@@ -1,7 +1,5 @@
 """Declaring, describing and checking hyperparameters; names with a nearest neighbour; the registry of modules."""
 
-from __future__ import annotations
-
 import math
 import pickle
 import sys

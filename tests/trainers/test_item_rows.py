@@ -1,7 +1,5 @@
 """The report item_rows: the items of a client's batches are the rows of the table that its training changes."""
 
-from __future__ import annotations
-
 import json
 import math
 from pathlib import Path

@@ -1,7 +1,5 @@
 """JSON that is read piece by piece and block by block, against Python's own reader and against reading it at once."""
 
-from __future__ import annotations
-
 import io
 import json
 from collections.abc import Iterator

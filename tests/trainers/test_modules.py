@@ -1,13 +1,11 @@
 """Modules of people's own: seeded where they draw, evaluated in evaluation mode, refused where they keep state."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytest
@@ -89,7 +87,7 @@ class Positions(nn.Module):
 class KeptNormalisation(nn.BatchNorm1d):
     """Batch normalisation whose statistics stay as they are."""
 
-    def train(self, mode: bool = True) -> KeptNormalisation:
+    def train(self, mode: bool = True) -> Self:
         return super().train(False)
 
 

@@ -1,7 +1,5 @@
 """Torch modules of people's own, named by a document: found, checked, and trained as a plain loop trains them."""
 
-from __future__ import annotations
-
 import os
 import random
 import sys

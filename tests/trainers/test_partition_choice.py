@@ -1,7 +1,5 @@
 """The partition of a document: every form is kept as it is written, and every mistake has an answer."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

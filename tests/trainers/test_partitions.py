@@ -1,7 +1,5 @@
 """Partitions: every example goes to exactly one client, no client is empty, the same seed gives the same split."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Contracts of plug-ins: every module in the folders keeps its own; what breaks one is refused when it is loaded."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 from pathlib import Path

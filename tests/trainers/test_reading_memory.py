@@ -1,7 +1,5 @@
 """Reading text takes at most twice its size in memory, whether it is whole or damaged: the rest is in files."""
 
-from __future__ import annotations
-
 import gzip
 import json
 import os

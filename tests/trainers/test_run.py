@@ -1,7 +1,5 @@
 """The command `python -m trainers.run`: its lines against a plain simulation, its errors, interruption and resuming."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Schedules: golden traces of the automatic decay, against a plain state machine, and independence of members."""
 
-from __future__ import annotations
-
 import math
 from collections import deque
 from types import SimpleNamespace

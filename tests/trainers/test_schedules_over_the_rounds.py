@@ -1,7 +1,5 @@
 """Warm-up and fall over all rounds, `cosine` and `linear`: against a plain loop, step by step."""
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

@@ -3,8 +3,6 @@
 The bound of theory_1_over_t is that of its rates (test_schedules.py), in tests/theory/test_stochastic_rates.py.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Large tables are converted once: the next start maps them, damaged entries are made again, results stay the same."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import time

@@ -1,7 +1,5 @@
 """The task data: which columns it takes, categories, labels, scales, test examples, and an answer to every mistake."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Kinds of targets and their measures: tags from every form of data, and each measure as scikit-learn computes it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path

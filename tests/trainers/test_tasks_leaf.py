@@ -1,7 +1,5 @@
 """The task data with LEAF's JSON: as published, in folders of train and test, with strings, and damaged."""
 
-from __future__ import annotations
-
 import gzip
 import json
 from collections.abc import Mapping

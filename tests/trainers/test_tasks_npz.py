@@ -1,7 +1,5 @@
 """The task npz: a user's own arrays, every mistake in them one clear line."""
 
-from __future__ import annotations
-
 import gc
 import hashlib
 import json

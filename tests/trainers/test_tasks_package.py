@@ -1,7 +1,5 @@
 """A task and a model out of an installed package: examples/task-package, installed and run as its README says."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """The quadratic task: known optima, generated problems, wrong documents, noise of gradients."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

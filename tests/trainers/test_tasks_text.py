@@ -1,7 +1,5 @@
 """The task text: every token is a target once, held-out ends, vocabularies, and texts that cannot be used."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Models of tokens: causal, of the stated size, equal to a plain loop of torch, and the same in packs."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

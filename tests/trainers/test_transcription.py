@@ -1,7 +1,5 @@
 """Text is read block by block: what a column holds does not depend on where a block ends."""
 
-from __future__ import annotations
-
 import errno
 import io
 from pathlib import Path

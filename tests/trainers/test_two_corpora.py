@@ -1,7 +1,5 @@
 """The task text with a corpus of the server beside the clients': one vocabulary, two populations measured apart."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which URLs begin with a prefix: whatever could be read in another way is refused."""
 
-from __future__ import annotations
-
 import pytest
 
 from trainers.data.url_prefixes import UrlPrefix, allowing, refuse_address

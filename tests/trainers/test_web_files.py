@@ -1,7 +1,5 @@
 """Files of web servers on a service: nothing but what a prefix allows, from the address that was checked, in bounds."""
 
-from __future__ import annotations
-
 import datetime
 import http.server
 import ipaddress

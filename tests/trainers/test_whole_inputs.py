@@ -1,7 +1,5 @@
 """Whole numbers in inputs: word ids reach a module of ids to the bit, and a module of numbers gets floats."""
 
-from __future__ import annotations
-
 import itertools
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Texts in a column: sentences whose next word is learned, and bags of words, from every form of data."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Rounds of local work on a model of tokens, as a plain loop of torch over its module."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A schedule of local steps, for tests: client_lr rises over the first steps and then falls, rounds or not."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Problems and runs that the tests of mixed federated learning share."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from trainers.engine.packs.pack import Pack

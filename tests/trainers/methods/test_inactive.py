@@ -1,7 +1,5 @@
 """Where plug-ins state that a hyperparameter changes nothing, curves are equal to the bit."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest
