@@ -1,10 +1,10 @@
 """The trial document of the design, what it becomes with one place changed, and the error of a wrong one."""
 
-import copy
 from typing import Any
 
 import pytest
 
+from tests.study.documents import changed
 from trainers.errors import SpecError
 from trainers.trial.document import parse
 
@@ -49,16 +49,7 @@ def fedavg(**changes: Any) -> dict[str, Any]:
 
 def with_(path: str, value: Any) -> dict[str, Any]:
     """The design's document with one place changed; dots go down, Ellipsis takes the key out."""
-    document = copy.deepcopy(DESIGN)
-    *folders, key = path.split(".")
-    place: Any = document
-    for folder in folders:
-        place = place[folder]
-    if value is ...:
-        del place[key]
-    else:
-        place[key] = value
-    return document
+    return changed(DESIGN, path, value)
 
 
 def wrong(document: Any) -> SpecError:
