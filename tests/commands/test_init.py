@@ -19,6 +19,9 @@ def test_the_default_is_a_small_study_without_remarks(tmp_path: Path, monkeypatc
     study = Study.from_yaml("study.yaml")
     assert (study.labels, study.task["name"], study.check()) == (("fedavg", "fedprox"), "digits", [])
     assert study.budget.seeds == 6  # a verdict is possible
+    fedavg, fedprox = (dict(entry.parameters()) for entry in study.methods)
+    assert fedprox.pop("prox")
+    assert fedprox == fedavg, "a comparison of methods, not of their ranges"
     assert "study 'first-study' is valid" in printed("validate", "study.yaml", "--no-estimate")
 
 
