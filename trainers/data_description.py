@@ -24,6 +24,7 @@ from trainers.values import shown
 
 _PATH = "task"
 _LONGEST = 40  # characters of a text
+_OWNED = 4  # examples of a client in the mean, at least, for a column to look like one of clients
 
 
 @dataclass(frozen=True)
@@ -134,9 +135,10 @@ def _described(task: Mapping[str, Any], settings: TableTask, table: Table, unuse
     if len(parts) == 1:
         notes.append("task: there is one client, so that no models are averaged")
     if not natural:
-        notes.append(
-            f"task.client: no column says whose an example is, so they are spread over {len(parts)} clients at random"
-        )
+        owner = _likely_owner(columns, settings.names.features)
+        advice = "" if owner is None else f": if {owner} does, give client {owner}"
+        spread = f"so they are spread over {len(parts)} clients at random"
+        notes.append(f"task.client: no column says whose an example is, {spread}{advice}")
     return Description(
         kind=settings.kind,
         task=task,
@@ -182,6 +184,16 @@ def _scale(table: Table) -> str:
         largest = float(inputs.max())
         return "unit" if inputs.dtype == np.uint8 or largest > 1 else "none"
     return "standardise"
+
+
+def _likely_owner(columns: Columns, names: Sequence[str]) -> str | None:
+    """The column with the most different strings that come again, `_OWNED` times in the mean; None without one."""
+    different: dict[str, int] = {}
+    for name in names:
+        if words_of(columns, name, _PATH) is None and (array := columns.array(name, _PATH)).dtype.kind == "U":
+            number = len(np.unique(array))
+            different |= {name: number} if 1 < number <= len(array) / _OWNED else {}
+    return max(different, key=lambda name: different[name], default=None)
 
 
 def _tag_facts(name: str, first: NDArray[np.bool_], labels: Sequence[Any]) -> ColumnFacts:

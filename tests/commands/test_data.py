@@ -24,6 +24,11 @@ def people(path: Path) -> None:
     path.write_text("\n".join(["age,city,label,client", *rows]) + "\n")
 
 
+def wards(path: Path) -> None:
+    rows = [f"{20 + n % 50},{'mf'[n % 2]},w{n % 7},name {n},{int(n % 3 == 0)}" for n in range(60)]
+    path.write_text("\n".join(["age,sex,ward,name,label", *rows]) + "\n")
+
+
 def prices(path: Path) -> None:
     path.write_text("".join(["size,y\n", *(f"{n},{0.5 * n + 0.25}\n" for n in range(40))]))
 
@@ -71,13 +76,18 @@ KINDS: dict[str, tuple[Callable[[Path], None], dict[str, Any], list[str]]] = {
             "age     numbers, 20 to 69    20",
         ],
     ),
+    "wards.csv": (
+        wards,
+        {"clients": 10},
+        ["so they are spread over 10 clients at random: if ward does, give client ward\n"],
+    ),
     "prices.csv": (
         prices,
         {"model": "linear", "partition": "iid", "clients": 10},
         [
             "clients     10, of 3 to 4 examples, median 3, drawn at random",
             "targets     numbers to predict",
-            "note: task.cl",
+            "note: task.client: no column says whose an example is, so they are spread over 10 clients at random\n",
         ],
     ),
     "reviews.csv": (
@@ -110,7 +120,7 @@ KINDS: dict[str, tuple[Callable[[Path], None], dict[str, Any], list[str]]] = {
 }
 
 
-LABELLED = ("people.csv", "reviews.csv", "names.csv", "images.npz")
+LABELLED = ("people.csv", "wards.csv", "reviews.csv", "names.csv", "images.npz")
 
 
 @pytest.fixture(params=KINDS)
