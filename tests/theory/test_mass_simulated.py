@@ -158,7 +158,7 @@ def squared(task, batch_size, local_steps, iterations, seeds, report=(), **setti
     ("batch", "local_steps", "seeds"),
     [
         (4, 5, 8),
-        *(pytest.param(batch, steps, 60, marks=pytest.mark.slow) for batch in (1, 4, 16) for steps in (1, 5, 10)),
+        *(pytest.param(batch, steps, 15, marks=pytest.mark.slow) for batch in (1, 4, 16) for steps in (1, 5, 10)),
     ],
 )
 def test_the_mean_squared_distance_stays_within_the_bound(batch, local_steps, seeds):
