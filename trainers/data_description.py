@@ -35,11 +35,13 @@ class ColumnFacts:
         name: of the column.
         what: what it holds, in words.
         first: the value of the first example, in words.
+        strings: number of different strings; None if it does not hold one in each row.
     """
 
     name: str
     what: str
     first: str
+    strings: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,27 +131,28 @@ def _described(task: Mapping[str, Any], settings: TableTask, table: Table, unuse
     )
     columns = settings.source.reader((settings.names,), _PATH).columns
     labels = settings.document["labels"] or range(classes)
+    facts = [
+        _tag_facts(name, table.main.targets[0], labels)
+        if tagged and name == settings.names.targets
+        else _facts(columns, name)
+        for name in names
+        if name is not None and name in columns.names
+    ]
     notes = list(settings.notes)
     if unused:
         notes.append(f"task.inputs: not used: {', '.join(unused)}; give inputs or targets for another task")
     if len(parts) == 1:
         notes.append("task: there is one client, so that no models are averaged")
     if not natural:
-        owner = _likely_owner(columns, settings.names.features)
-        advice = "" if owner is None else f": if {owner} does, give client {owner}"
+        owner = _likely_owner([column for column in facts if column.name in settings.names.features], settings.examples)
+        advice = "" if owner is None else f"; if {owner} does, set client: {owner}"
         spread = f"so they are spread over {len(parts)} clients at random"
         notes.append(f"task.client: no column says whose an example is, {spread}{advice}")
     return Description(
         kind=settings.kind,
         task=task,
         format=settings.source.name,
-        columns=[
-            _tag_facts(name, table.main.targets[0], labels)
-            if tagged and name == settings.names.targets
-            else _facts(columns, name)
-            for name in names
-            if name is not None and name in columns.names
-        ],
+        columns=facts,
         sizes=settings.examples,
         people=[str(table.main.people[owner]) for owner in owners],
         counts=counts.reshape(len(parts), classes),
@@ -186,14 +189,16 @@ def _scale(table: Table) -> str:
     return "standardise"
 
 
-def _likely_owner(columns: Columns, names: Sequence[str]) -> str | None:
-    """The column with the most different strings that come again, `_OWNED` times in the mean; None without one."""
-    different: dict[str, int] = {}
-    for name in names:
-        if words_of(columns, name, _PATH) is None and (array := columns.array(name, _PATH)).dtype.kind == "U":
-            number = len(np.unique(array))
-            different |= {name: number} if 1 < number <= len(array) / _OWNED else {}
-    return max(different, key=lambda name: different[name], default=None)
+def _likely_owner(columns: Sequence[ColumnFacts], sizes: NDArray[np.int64]) -> str | None:
+    """The column with the most different strings, if each of them has `_OWNED` examples in the mean; None without one.
+
+    Args:
+        columns: those of inputs.
+        sizes: of the clients, in examples.
+    """
+    most = int(sizes.sum()) / _OWNED
+    strings = {column.strings: column.name for column in columns if column.strings and 1 < column.strings <= most}
+    return strings[max(strings)] if strings else None
 
 
 def _tag_facts(name: str, first: NDArray[np.bool_], labels: Sequence[Any]) -> ColumnFacts:
@@ -212,9 +217,8 @@ def _facts(columns: Columns, name: str) -> ColumnFacts:
     example = array[0]
     if array.dtype.kind not in "fiub":
         different = len(np.unique(array))
-        return ColumnFacts(
-            name, f"{different} different strings", shown(str(example) if not example.shape else example.tolist())
-        )
+        first = shown(str(example) if not example.shape else example.tolist())
+        return ColumnFacts(name, f"{different} different strings", first, None if example.shape else different)
     lowest, highest = f"{array.min():g}", f"{array.max():g}"
     shape = "" if array.ndim == 1 else " of " + " x ".join(map(str, array.shape[1:]))
     kind = "true or false" if array.dtype.kind == "b" else f"numbers{shape}, {lowest} to {highest}"

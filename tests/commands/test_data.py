@@ -79,7 +79,7 @@ KINDS: dict[str, tuple[Callable[[Path], None], dict[str, Any], list[str]]] = {
     "wards.csv": (
         wards,
         {"clients": 10},
-        ["so they are spread over 10 clients at random: if ward does, give client ward\n"],
+        ["so they are spread over 10 clients at random; if ward does, set client: ward\n"],
     ),
     "prices.csv": (
         prices,

@@ -50,7 +50,7 @@ def test_six_pairs_must_agree() -> None:
 
 
 def test_the_signs_of_13_pairs_are_all_counted() -> None:
-    """Of equal sizes, at most one has a sign of its own in 2 (1 + 13) cases."""
+    """Sums as far from 0 have all signs equal, or all but one: 2 (1 + 13) of the 2^13 choices."""
     assert paired([1.0] * 12 + [-1.0]).p_signs == 28 / 2**13
 
 

@@ -32,7 +32,7 @@ class EarlyRay:
         self._thread = threading.Thread(target=self._run, name="driftline-ray", daemon=True)
         self._thread.start()
         atexit.register(self.close)
-        self._imported.wait()  # Ray's processes take longest to start: no other import may hold theirs up
+        self._imported.wait()  # Ray's processes take longest to start, and imports here would delay them
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[Path]:
