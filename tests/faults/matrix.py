@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import threading
 import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,9 +51,9 @@ class Matrix:
                 self._references.setdefault(_study(answer["scenario"]), str(folder_ / "facts"))
 
     def run(self, points: Sequence[tuple[str, Sequence[Kill]]]) -> list[Answer]:
-        """Runs a study for each (scenario, kills), several at once; answers in the order in which they end."""
-        assert self._process.stdin is not None
+        """Runs a study for each (scenario, kills), several at once; answers in the order of the points."""
         assert self._process.stdout is not None
+        questions = ""
         for scenario, kills in points:
             self._asked += 1
             question = {
@@ -62,10 +63,18 @@ class Matrix:
                 "folder": str(self._folder / f"{self._asked:04d}"),
                 "migrated": str(self._folder / "mlflow.db"),
             }
-            self._process.stdin.write(json.dumps(question) + "\n")
-        self._process.stdin.write("\n")  # all of these, before what comes next
+            questions += json.dumps(question) + "\n"
+        # Asked beside: a pipe full of questions would wait for a pipe full of answers.
+        asking = threading.Thread(target=self._ask, args=(questions,))
+        asking.start()
+        answers = [json.loads(self._process.stdout.readline()) for _ in points]
+        asking.join()
+        return sorted(answers, key=lambda answer: int(Path(answer["folder"]).name))  # they come as they end
+
+    def _ask(self, questions: str) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(questions + "\n")  # all of these, before what comes next
         self._process.stdin.flush()
-        return [json.loads(self._process.stdout.readline()) for _ in points]
 
     def kills(self, scenario: str, components: Iterable[str]) -> list[Kill]:
         """Everywhere that these components of a scenario can be killed."""

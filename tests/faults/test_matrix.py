@@ -34,6 +34,21 @@ def matrix() -> Iterator[Matrix]:
         yield made
 
 
+@pytest.fixture(scope="module")
+def answers(matrix: Matrix, request: pytest.FixtureRequest) -> dict[str, list[Answer]]:
+    """By name of the tests that are run, the answers to their points.
+
+    All points are run together: with those of one test after the other, a core would be idle at the end of each.
+    """
+    began = time.monotonic()
+    items = [item for item in request.session.items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
+    names = {item.callspec.params.get("killed") for item in items if item.path == request.path}
+    chosen = {name: of_name for name, of_name in points(matrix).items() if name in names}
+    found = iter(run(matrix, [point for of_name in chosen.values() for point in of_name]))
+    print(f"{sum(map(len, chosen.values()))} studies in {time.monotonic() - began:.0f} s")
+    return {name: [next(found) for _ in of_name] for name, of_name in chosen.items()}
+
+
 def judge(answers: Sequence[Answer], *, missed: float = 0.0) -> None:
     """Fails with all that went wrong; some kills may not happen where the order of events is not fixed.
 
@@ -53,11 +68,14 @@ def run(matrix: Matrix, chosen: Sequence[Point]) -> list[Answer]:
     quicker than its driver writes in more, smaller batches, and a client that waits for the API asks more often.
     """
     answers = matrix.run(chosen)
-    missed = [answer for answer in answers if not answer["killed"] and not answer["problems"]]
+    missed = [index for index, answer in enumerate(answers) if not answer["killed"] and not answer["problems"]]
     earlier: list[Point] = [
-        (answer["scenario"], [(component, site, 1) for component, site, _ in answer["kills"]]) for answer in missed
+        (answers[index]["scenario"], [(component, site, 1) for component, site, _ in answers[index]["kills"]])
+        for index in missed
     ]
-    return [*(answer for answer in answers if answer not in missed), *(matrix.run(earlier) if earlier else [])]
+    for index, answer in zip(missed, matrix.run(earlier) if earlier else [], strict=True):
+        answers[index] = answer
+    return answers
 
 
 def deaths() -> list[Point]:
@@ -145,17 +163,15 @@ def points(matrix: Matrix) -> dict[str, list[Point]]:
         "several",
     ],
 )
-def test_what_is_killed_comes_back(matrix: Matrix, killed: str) -> None:
-    chosen = points(matrix)[killed]
-    began = time.monotonic()
-    answers = run(matrix, chosen)
-    died = sum(bool(answer["killed"]) for answer in answers)
-    print(f"{killed}: {len(chosen)} points, {died} deaths, {time.monotonic() - began:.0f} s")
-    judge(answers, missed=0.3 if killed in ("paused", "retried") else 0.15)
+def test_what_is_killed_comes_back(answers: dict[str, list[Answer]], killed: str) -> None:
+    own = answers[killed]
+    died = sum(bool(answer["killed"]) for answer in own)
+    print(f"{killed}: {len(own)} points, {died} deaths, {max(answer['seconds'] for answer in own):.0f} s at most")
+    judge(own, missed=0.3 if killed in ("paused", "retried") else 0.15)
     if killed == "deaths":
-        assert max(len(answer["killed"]) for answer in answers) >= 15
+        assert max(len(answer["killed"]) for answer in own) >= 15
     if killed == "branches":
-        curves = json.loads((Path(answers[0]["folder"]) / "facts").read_text())["curves"].values()
+        curves = json.loads((Path(own[0]["folder"]) / "facts").read_text())["curves"].values()
         assert any(0 < curve["shared_gradients"][-1] < curve["client_gradients"][-1] for curve in curves)
 
 
