@@ -5,10 +5,12 @@
 It follows the state machine of KubeRay 1.7 for RayJobs in HTTPMode (rayjobs.py), the parts of its RayCluster controller
 that a study meets (rayclusters.py), and the pods that this builds (ray_pods.py). KubeRay itself was not run here. What
 differs on purpose: pods find the API server's certificate in another ConfigMap; probes, workers that wait for their
-head, and Ray's autoscaler look each second, not each fifth; pods have 5 s to end, not 30.
+head, and Ray's autoscaler look each second, not each fifth; pods have 5 s to end, not 30. It also does what the test
+node's own parts do late or not at all: certificates, and the removal of deleted pods that have ended.
 """
 
 import base64
+import contextlib
 import os
 import sys
 import time
@@ -43,6 +45,10 @@ class Operator:
                 self.certificates()
             except Exception as error:
                 print(f"certificates: {error}", flush=True)
+            try:
+                self.ended()
+            except Exception as error:
+                print(f"ended pods: {error}", flush=True)
             for look, path, kind in self._kinds:
                 try:
                     found = self._rest.items(f"/apis/ray.io/v1/{path}")
@@ -72,6 +78,20 @@ class Operator:
                 meta = secret["metadata"]
                 path = f"/api/v1/namespaces/{meta['namespace']}/secrets/{meta['name']}"
                 self._rest.merge(path, {"data": {"ca.crt": self._certificate}})
+
+    def ended(self):
+        """Removes deleted pods whose containers have ended.
+
+        Kubelet 1.20 does that once it has removed the containers: of many pods only with its next collection of
+        garbage, up to a minute later, for which every rollback would wait.
+        """
+        for pod in self._rest.items("/api/v1/pods"):
+            meta, states = pod["metadata"], [one["state"] for one in pod["status"].get("containerStatuses", [])]
+            if "deletionTimestamp" in meta and states and all("terminated" in state for state in states):
+                path = f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}"
+                only = {"gracePeriodSeconds": 0, "preconditions": {"uid": meta["uid"]}}
+                with contextlib.suppress(Refused):  # it has gone
+                    self._rest.send("DELETE", path, only)
 
 
 if __name__ == "__main__":

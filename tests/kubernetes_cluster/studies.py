@@ -1,6 +1,6 @@
 """The studies of the tests, and what is asked about them."""
 
-ROUNDS = 120_000  # about 2,000 a second: the study must last until its workers and its head were ended
+ROUNDS = 60_000  # about 2,000 a second: the study must last until its workers and its head were ended
 RATE = {"float": [1e-3, 0.1], "log": True}
 SPEC = {
     "name": "on-kubernetes",
