@@ -83,7 +83,7 @@ def estimate_curvature(spec: TrialSpec) -> LossEstimate:
     spec = replace(spec, dtype=spec.held_dtype)
     _, model = build_model(spec, default_device("cpu"))
     oracle = next(iter(model.oracles.values()))
-    params = first_model(spec, model).view(1, 1, -1)
+    params = first_model(spec, model, spec.seed).view(1, 1, -1)
     batches, batch = _drawn(spec, model)
     weights = training_weights(spec, model)[batches.clients]
     mean = torch.as_tensor(weights / weights.sum()).to(params).view(1, -1, 1)

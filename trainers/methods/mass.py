@@ -132,7 +132,7 @@ class Hyper(LocalSteps):
             return self
 
         def own(values: Tensor) -> Tensor:
-            return values[:, cohort.numbers].to(self.client_lr).unsqueeze(-1)
+            return cohort.own(values).to(self.client_lr)
 
         mixing = self.mixing_by_client
         return replace(

@@ -6,7 +6,7 @@
      "schedule": {"name": "constant"},
      "init": [0.0], "clients_per_round": null, "batch_size": null, "rounds": 200, "seed": 0, "dtype": "float64",
      "eval_every": 1, "report": ["params"], "adaptation": {"steps": [1, 5], "client_lr": 0.1}, "evaluation": null,
-     "members": [{"client_lr": 0.1, "server.momentum": 0.9}, ...]}
+     "members": [{"client_lr": 0.1, "server.momentum": 0.9, "seed": 1}, ...]}
 
 The optimizers are client, server, central and merge (trainers/optimizers), as far as the method takes them; missing
 ones are sgd. Only task, method and rounds are required. Every error is a SpecError with one line that begins with the
@@ -42,7 +42,7 @@ from trainers.trial import (
 )
 from trainers.trial.adaptation import Adaptation
 from trainers.trial.held_out_sample import HeldOutSample
-from trainers.trial.members import Parts, canonical_parts, parse_parts
+from trainers.trial.members import Parts, canonical_parts, parse_parts, parse_seeds
 from trainers.trial.parts import Part
 from trainers.trial.roles import ROLES
 from trainers.trial.stragglers import Stragglers
@@ -114,7 +114,7 @@ class TrialSpec:
         stragglers: the clients that take a part of their local steps, or are dropped; None is none.
         fragments: parts of the model that rounds exchange in turn (engine/rounds/fragments.py); None is one part.
         rounds: number of server updates.
-        seed: seed of cohorts, batches and initial parameters.
+        seeds: of each member, the seed of cohorts, batches and initial parameters.
         dtype: "float32" or "float64"; or, with everything else in float32, "bfloat16", in which gradients are computed,
             or "tf32", to which a GPU rounds the factors of products in training.
         eval_every: rounds between evaluations, or "auto".
@@ -145,7 +145,7 @@ class TrialSpec:
     stragglers: Stragglers | None
     fragments: int | None
     rounds: int
-    seed: int
+    seeds: tuple[int, ...]
     dtype: str
     eval_every: int | str
     loss_data: str
@@ -155,6 +155,11 @@ class TrialSpec:
     evaluation: HeldOutSample | None
     canonical: Mapping[str, Any] = field(repr=False)
     warnings: tuple[str, ...] = ()
+
+    @property
+    def seed(self) -> int:
+        """The seed of the first member, which is that of all unless they have their own."""
+        return self.seeds[0]
 
     @property
     def held_dtype(self) -> str:
@@ -236,12 +241,13 @@ def parse(document: Any) -> TrialSpec:
     values["monitored_data"] = values["loss_data"] or schedule.module.LOSS_DATA
     values["loss_data"] = values["loss_data"] or "batches"
     values["stragglers"] = stragglers.parse(values["stragglers"], method, values["clients_per_round"] or task.clients)
+    values["seeds"] = parse_seeds(document, values.pop("seed"), trial_setting("seed"))
     _check_together(values, method, optimizers, schedule, task, module)
     batching.check(values, method, task)
     sizes.check(values, method, task)
     canonical = {
         "task": dict(task.document),
-        **canonical_parts(parts, listed),
+        **canonical_parts(parts, values["seeds"], listed),
         **{key: _plain(value) for key, value in values.items() if not _unsaid(key, values)},
     }
     return TrialSpec(
@@ -297,7 +303,7 @@ def _unsaid(key: str, values: Mapping[str, Any]) -> bool:
             return bool(values["training_weighting"] == values["weighting"])
         case "loss_data":  # if it is given, the schedule monitors it
             return bool(values["monitored_data"] != values["loss_data"])
-    return key == "monitored_data"
+    return key in ("monitored_data", "seeds")
 
 
 def _plain(value: Any) -> Any:

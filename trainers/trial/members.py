@@ -1,19 +1,20 @@
-"""The members of a pack: several values of traced hyperparameters in one trial document.
+"""The members of a pack: several values of traced hyperparameters in one trial document, and several seeds.
 
-    "members": [{"client_lr": 0.1, "client.beta1": 0.8, "server.momentum": 0.9, "schedule.window": 10}, ...]
+    "members": [{"client_lr": 0.1, "client.beta1": 0.8, "server.momentum": 0.9, "schedule.window": 10, "seed": 3}, ...]
 
-A bare name is a hyperparameter of the method; hyperparameters of optimizers and of the schedule have dotted names.
+A bare name is a hyperparameter of the method; hyperparameters of optimizers and of the schedule have dotted names. A
+member without a seed has that of the document.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from trainers.contracts import Method, Optimizer, Schedule
 from trainers.errors import SpecError
-from trainers.hyperparameters import join
+from trainers.hyperparameters import Hyperparameter, join
 from trainers.plugins import Configured
 from trainers.registry import methods, optimizers, schedules
 from trainers.trial.parts import REGISTRIES, SERVER_RATES, Given, Part, chosen, offered, parse_part
@@ -22,6 +23,9 @@ from trainers.trial.server_units import along_gradients, check_followers
 from trainers.values import shown
 
 _PREFIXES = (*ROLES, "schedule")
+SEED = "seed"
+"""Key of a member, and of the document, for the seed."""
+
 SCHEDULED = "rates"
 """Setting of a schedule: the rates that it changes; by default client_lr, or server_lr for a method without it."""
 
@@ -130,9 +134,11 @@ def _parse_members(value: Any, objects: Mapping[str, Any]) -> list[dict[str, dic
         path = f"members.{index}"
         if not isinstance(member, Mapping):
             raise SpecError(f"{path} must be an object, got {shown(member)}", path)
-        refuse_member_keys(member, list(keys), path, objects)
+        refuse_member_keys(member, [*keys, SEED], path, objects)
         row: dict[str, dict[str, Given]] = {kind: {} for kind in objects}
         for key, item in member.items():
+            if key == SEED:
+                continue  # of the trial, see `parse_seeds`
             kind, name = keys[key]
             row[kind][name] = Given(item, join(path, key))
         rows.append(row)
@@ -155,11 +161,30 @@ def _member_keys(objects: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     return keys
 
 
-def canonical_parts(parts: Parts, listed: bool) -> dict[str, Any]:
-    """The objects of a canonical document with these parts, and its members if `listed`.
+def parse_seeds(document: Mapping[str, Any], shared: int, described: Hyperparameter) -> tuple[int, ...]:
+    """The seed of each member.
+
+    Args:
+        document: a trial document, with members as `parse_parts` takes them.
+        shared: seed of members without one of their own.
+        described: what a seed may be.
+
+    Raises:
+        SpecError: a member's seed is not one.
+    """
+    members = document.get("members") or [{}]
+    return tuple(
+        described.check(member[SEED], f"members.{index}.{SEED}") if SEED in member else shared
+        for index, member in enumerate(members)
+    )
+
+
+def canonical_parts(parts: Parts, seeds: Sequence[int], listed: bool) -> dict[str, Any]:
+    """The objects and the seed of a canonical document with these parts, and its members if `listed`.
 
     Args:
         parts: parts of the trial.
+        seeds: seed of each member.
         listed: whether to write members; values that all members share stand outside the members.
     """
     result: dict[str, Any] = {}
@@ -176,6 +201,11 @@ def canonical_parts(parts: Parts, listed: bool) -> dict[str, Any]:
                 continue
             for member, value in zip(members, plain, strict=True):
                 member[f"{kind}.{name}" if kind in _PREFIXES else name] = value
+    if len(set(seeds)) == 1:
+        result[SEED] = seeds[0]
+    else:
+        for member, seed in zip(members, seeds, strict=True):
+            member[SEED] = seed
     if listed:
         result["members"] = members
     return result
@@ -191,6 +221,9 @@ def own_document(canonical: Mapping[str, Any], member: int) -> dict[str, Any]:
     document = {key: dict(value) if isinstance(value, Mapping) else value for key, value in canonical.items()}
     listed = document.pop("members", None)
     for key, value in listed[member].items() if listed else ():
+        if key == SEED:
+            document[key] = value
+            continue
         kind, _, name = key.rpartition(".")
         document[kind or "method"][name] = value
     return document

@@ -177,6 +177,18 @@ class ExampleRound:
         """All data of every client."""
         return self.source.full(self.clients)
 
+    def chosen(self, steps: int) -> tuple[Tensor, NDArray[np.int64]]:
+        """((steps, M, batch_size) rows of the first steps, (M,) examples of each client's batches, which come first).
+
+        For passes that do not end, of clients that take all steps.
+        """
+        if self._drawn is not None:
+            return self._drawn.chosen(steps)
+        sizes, offsets = self._passes.sizes[:, None], self.source.offsets[self.clients][:, None]
+        slots = np.arange(self.source.batch_size or sizes.max())
+        rows = torch.as_tensor(offsets + np.where(slots < sizes, slots, 0), device=self.source.like.device)
+        return rows.expand(steps, -1, -1), self._passes.sizes
+
     def distinct(self, steps: int) -> DistinctExamples | None:
         """The examples of the first `steps` steps; None for full or varied batches."""
         if self._drawn is None or self.source.vary is not None:

@@ -145,6 +145,14 @@ class MiniBatches:
             data = self._source.vary(data, self._words[span, :width])
         return (Group(0, clients, data, weights),)
 
+    def chosen(self, steps: int) -> tuple[Tensor, Integers]:
+        """((steps, M, batch_size) rows of the first steps, (M,) examples of each client's batches, which come first).
+
+        For passes that do not end.
+        """
+        self.prepare(steps)
+        return self._rows.view(-1, len(self._clients), self._width)[:steps], self._passes.largest
+
     def _draw(self, taken: Integers) -> None:
         """Draws the first `taken` (M,) steps of each client."""
         source, longest, device = self._source, int(taken[0]), self._source.like.device

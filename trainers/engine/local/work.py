@@ -161,7 +161,7 @@ class Local:
         return self.lift()
 
     def mean(self, weights: Tensor) -> Tensor:
-        """(T, 1, P) mean of the pseudo-gradients with weights (M,) of the clients."""
+        """(T, 1, P) mean of the pseudo-gradients with weights (M,) of the clients, or (T, M)."""
         mean = None if self.average is None else self.average(weights)
         return weighted_mean(self.pseudo_gradient, weights) if mean is None else mean
 

@@ -2,7 +2,7 @@
 
 Every client of every trial becomes a client of a single trial, client-major, so that the number of operations does not
 depend on the number of trials. That pays on accelerators, where operations are large or expensive to start, although
-the data of a client are copied for each trial.
+the data of a client are copied for each trial; and wherever trials have batches of their own (Group.trials).
 """
 
 from __future__ import annotations
@@ -66,7 +66,13 @@ def _by_trial(values: Tensor, trials: int) -> Tensor:
 
 
 def _pieces(batch: Batch, trials: int) -> Iterator[Batch]:
-    """The batch with a copy of each client for each trial, cut into pieces of examples that fit the device's memory."""
+    """The batch with a copy of each client for each trial, cut into pieces of examples that fit the device's memory.
+
+    Batches that trials have of their own are not cut.
+    """
+    if batch[0].trials > 1:
+        yield tuple(_own(group, trials) for group in batch)
+        return
     first = next(iter(batch[0].data.values()))
     largest = max(next(iter(group.data.values())).shape[1] for group in batch)
     bytes_of_example = sum(
@@ -92,3 +98,16 @@ def _repeated(group: Group, trials: int, examples: slice, whole: bool) -> Group:
 def _copies(rows: Tensor, trials: int) -> Tensor:
     """Repeats each row once per trial."""
     return rows[:, None].expand(-1, trials, *rows.shape[1:]).flatten(0, 1)
+
+
+def _own(group: Group, trials: int) -> Group:
+    """The group's batches of the first trials, each of which becomes a client."""
+
+    def first(rows: Tensor) -> Tensor:
+        return (
+            rows if trials == group.trials else rows.view(-1, group.trials, *rows.shape[1:])[:, :trials].flatten(0, 1)
+        )
+
+    data = {name: first(rows) for name, rows in group.data.items()}
+    weights = None if group.weights is None else first(group.weights)
+    return Group(group.start * trials, group.stop * trials, data, weights)

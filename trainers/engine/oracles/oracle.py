@@ -38,12 +38,15 @@ class Group:
         stop: one past the last client.
         data: tensors that the model's oracles need, by name, first dimension (stop - start): inputs, targets, rows ...
         weights: (stop - start, examples) weight of each example, with sum 1 per client; None is the plain mean.
+        trials: trials with batches of their own; the first dimension of data and weights is then (stop - start) trials,
+            client-major.
     """
 
     start: int
     stop: int
     data: Mapping[str, Tensor]
     weights: Tensor | None = None
+    trials: int = 1
 
     def alone(self, client: int, start: int = 0) -> Group:
         """The batch of one client of the group, as a group of its own.
@@ -440,7 +443,11 @@ def client_major(params: Tensor, group: Group) -> Tensor:
 
 
 def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
-    """(T, 1, P) mean of (T, M, P) with weights (M,) of the clients."""
+    """(T, 1, P) mean of (T, M, P), or (T,) mean of (T, M), with weights (M,) of the clients or (T, M)."""
+    if values.dim() == 2:
+        return values @ weights if weights.dim() == 1 else (values * weights).sum(1)
+    if weights.dim() == 2:
+        return torch.bmm(weights.unsqueeze(1), values)
     trials, clients, size = values.shape
     if clients == 1:
         return values * weights

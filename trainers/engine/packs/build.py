@@ -88,13 +88,16 @@ def build_model(spec: TrialSpec, device: torch.device) -> tuple[str, Model]:
     return _built(spec, device, "clients")
 
 
-def central_data(spec: TrialSpec, device: torch.device, oracle: str, clients_per_round: int) -> CentralData | None:
+def central_data(
+    spec: TrialSpec, seed: int, device: torch.device, oracle: str, clients_per_round: int
+) -> CentralData | None:
     """The server's own data, or None unless the method sets CENTRAL = True.
 
     A step of the server uses clients_per_round batch_size examples, unless the method sets another number.
 
     Args:
         spec: the trial.
+        seed: seed of the server's batches.
         device: device of data and parameters.
         oracle: name of the clients' oracle.
         clients_per_round: size of a cohort.
@@ -104,7 +107,7 @@ def central_data(spec: TrialSpec, device: torch.device, oracle: str, clients_per
     _, model = _built(spec, device, "central")
     size = None if spec.batch_size is None else clients_per_round * spec.batch_size
     cost = example_cost(model, _built(spec, device, "clients")[1])
-    return CentralData(model, oracle, spec.seed, spec.batching, size, cost)
+    return CentralData(model, oracle, seed, spec.batching, size, cost)
 
 
 def adapted_clients(spec: TrialSpec, device: torch.device, oracle: str) -> Adapted | None:
@@ -181,21 +184,27 @@ def default_device(name: str = "auto") -> torch.device:
     return torch.device("cpu")
 
 
-def slots(spec: TrialSpec, plan: Plan) -> list[tuple[NDArray[np.int64], int]]:
-    """The lanes of a pack: ((T,) index of the member in each slot, number of slots that are not idle).
+def slots(spec: TrialSpec, plan: Plan, members: NDArray[np.int64]) -> list[tuple[NDArray[np.int64], int]]:
+    """The lanes of some members: ((T,) index of the member in each slot, number of slots that are not idle).
 
-    Under a separate plan every member has its own lane. Otherwise there is one lane, as wide as the plan. Members with
-    many local steps come first, so that busy members lie together; then idle slots with the last member's settings.
+    Under a separate plan every member has its own lane. Otherwise there is one lane; if these are all members of the
+    pack, it is as wide as the plan, with idle slots at the end that have the last member's settings.
 
     Args:
-        spec: the trials.
+        spec: the trials of the pack.
         plan: has at least as many slots as there are members.
+        members: index of each member, those with the most work first (`by_work`).
     """
     if plan.separate:
-        return [(np.array([member]), 1) for member in range(spec.members)]
+        return [(np.array([member]), 1) for member in sorted(members.tolist())]
+    idle = plan.width - spec.members if len(members) == spec.members and len(set(spec.seeds)) == 1 else 0
+    return [(np.append(members, np.full(idle, members[-1])), len(members))]
+
+
+def by_work(spec: TrialSpec) -> NDArray[np.int64]:
+    """Indices of the members, those with the most local steps first, so that busy members lie together."""
     steps = spec.method.values.get("local_steps", (0,) * spec.members)
-    order = np.argsort([-(count or 0) for count in steps], kind="stable")
-    return [(np.append(order, np.full(plan.width - spec.members, order[-1])), spec.members)]
+    return np.argsort([-(count or 0) for count in steps], kind="stable")
 
 
 def given_rates(spec: TrialSpec, order: NDArray[np.int64]) -> list[Tensor]:
@@ -234,15 +243,15 @@ def training_weights(spec: TrialSpec, model: Model) -> NDArray[np.float64]:
     return weights_under(spec.training_weighting, model.examples, model.clients)
 
 
-def first_model(spec: TrialSpec, model: Model) -> Tensor:
-    """The (P,) initial model.
+def first_model(spec: TrialSpec, model: Model, seed: int) -> Tensor:
+    """The (P,) initial model of trials with this seed.
 
     Raises:
         SpecError: `init` has the wrong length.
     """
     if spec.init is not None and len(spec.init) != model.layout.count:
         raise SpecError(f"init must have {model.layout.count} numbers, one a parameter, got {len(spec.init)}", "init")
-    return model.start(spec.init, spec.seed)
+    return model.start(spec.init, seed)
 
 
 def _column(kind: str, column: list[Any], shape: tuple[int, ...], like: Tensor) -> Tensor:

@@ -40,7 +40,7 @@ class Lane:
     trained, reported, counted or written to a checkpoint, and its clients store nothing.
 
     Args:
-        setting: setting of the pack.
+        setting: model, data and plan.
         order: (T,) index of the member in each slot; for idle slots, of the member that lends its settings.
         members: number of slots that are not idle; these come first.
 
@@ -52,11 +52,11 @@ class Lane:
     monitored: Tensor
 
     def __init__(self, setting: PackSetting, order: NDArray[np.int64], members: int) -> None:
-        self._setting = setting
+        self.setting = setting
         self._order = order
         self._members = members
         spec, like = setting.spec, setting.like
-        self._settings = settings_of(spec.method, order, (1, 1), like)
+        self.settings = settings_of(spec.method, order, (1, 1), like)
         self._schedule = hyper_of(spec.schedule, order, (), torch.empty(0, dtype=torch.float64))
         self._rated: tuple[dict[str, Tensor], Tensor, Tensor, Any] | None = None
         schedule = spec.schedule.module.init(self._schedule, *given_rates(spec, order))
@@ -94,8 +94,9 @@ class Lane:
             owner += f" with client {client.name}"
             begun = optimizers[CLIENT].rows(slice(members)).begin(params[:members])
             first |= {f"{CLIENT}.{name}": tensor for name, tensor in begun.items()}
-        idle, lanes = len(order) - members, spec.members if setting.plan.separate else 1
-        memory = ClientMemory(first, setting.model.clients, owner, idle=idle, lanes=lanes)
+        idle, lanes = len(order) - members, -(-spec.members // members)
+        cohorts = members if setting.joined else 1
+        memory = ClientMemory(first, setting.model.clients, owner, idle=idle, lanes=lanes, cohorts=cohorts)
         self.now = Progress.start(state, schedule, memory, np.arange(len(order)) < members)
 
     @property
@@ -110,7 +111,7 @@ class Lane:
     @property
     def rates(self) -> tuple[float, float]:
         """(client_lr, server_lr) of the next round, of the first slot."""
-        client_lr, server_lr = rates_of(self._setting.spec, self.now.schedule)
+        client_lr, server_lr = rates_of(self.setting.spec, self.now.schedule)
         return float(client_lr[0]), float(server_lr[0])
 
     def relative_rates(self, draw: Draw) -> Tensor | None:
@@ -123,13 +124,13 @@ class Lane:
         if not self._rates_steps or not isinstance(hyper, LocalSteps):
             return None
         steps = hyper.step_plan.planned(draw.batches)
-        schedule = self._setting.spec.schedule.module
+        schedule = self.setting.spec.schedule.module
         return schedule.relative_rates(self._schedule, self.now.schedule, torch.as_tensor(steps))
 
     @property
     def _rates_steps(self) -> bool:
         """Whether the schedule may set the rates of local steps."""
-        return type(self._setting.spec.schedule.module).relative_rates is not Schedule.relative_rates
+        return type(self.setting.spec.schedule.module).relative_rates is not Schedule.relative_rates
 
     @staticmethod
     def _first_rate(client_lr: Tensor, relative_rates: Tensor | None) -> Tensor:
@@ -138,17 +139,17 @@ class Lane:
 
     def opening_rate(self) -> Metrics:
         """The client_lr of round 0, the one metric in which lanes that train together may differ then."""
-        client_lr, _ = rates_of(self._setting.spec, self.now.schedule)
-        relative = self.relative_rates(self._setting.draw(0)) if self._rates_steps else None
+        client_lr, _ = rates_of(self.setting.spec, self.now.schedule)
+        relative = self.relative_rates(self.setting.draw(0)) if self._rates_steps else None
         return {"client_lr": self._first_rate(client_lr, relative)}
 
     def opening(self) -> Metrics:
         """The metrics of round 0, of all trials, with the rates of the first round."""
         params = self.now.state.params
-        client_lr, server_lr = rates_of(self._setting.spec, self.now.schedule)
+        client_lr, server_lr = rates_of(self.setting.spec, self.now.schedule)
         metrics = opening(self._evaluated(params, client_lr, 0), client_lr, server_lr)
-        if "params" in self._setting.spec.report:
-            metrics["params"] = self._setting.model.layout.vector(params[:, 0])
+        if "params" in self.setting.spec.report:
+            metrics["params"] = self.setting.model.layout.vector(params[:, 0])
         return metrics
 
     def join(self, leader: Lane) -> None:
@@ -165,7 +166,7 @@ class Lane:
 
     def train_round(self, round_index: int, draw: Draw) -> Metrics:
         """Trains one round (from 0) and returns the metrics of all trials."""
-        now, setting = self.now, self._setting
+        now, setting = self.now, self.setting
         spec, plan = setting.spec, setting.plan
         client_lr, server_lr, hyper = self._hyper()
         old = replace(now.state, server_lr=server_lr.to(now.state.params).view(-1, 1, 1))
@@ -194,7 +195,7 @@ class Lane:
         self.monitored = self._monitored(shown[len(losses) - 1], old.params, cohort)
         schedule = self._scheduled(self.monitored)
         alive = now.survivors(shown.numpy(), setting.model.explosion)
-        now.move(new, schedule, alive, cohort.numbers)
+        now.move(new, schedule, alive, draw.batches.clients)
         return metrics
 
     def lines(
@@ -211,15 +212,15 @@ class Lane:
         members = np.where(reported, self._order, -1)
         diverged = reported & ~self.now.alive
         counters = self.now.counters.reported
-        if tokens := self._setting.spec.tokens:
+        if tokens := self.setting.spec.tokens:
             counters["tokens"] = counters["examples"] * tokens
-        if self._setting.plan.separate:
+        if self.setting.plan.separate:
             counters[SHARED] = self.now.counters.totals[SHARED]
         return lines(number, metrics, counters, diverged, members, wall_seconds)
 
     def _scheduled(self, monitored: Tensor) -> dict[str, Tensor]:
         """The state of the schedule after a round."""
-        return self._setting.spec.schedule.module.update(self._schedule, self.now.schedule, monitored)
+        return self.setting.spec.schedule.module.update(self._schedule, self.now.schedule, monitored)
 
     def _evaluated(self, params: Tensor, client_lr: Tensor, number: int) -> Metrics:
         """The metrics of an evaluation, including requested reports.
@@ -229,7 +230,7 @@ class Lane:
             client_lr: (T,), used for adaptation.
             number: number of server updates so far.
         """
-        setting = self._setting
+        setting = self.setting
         metrics = setting.evaluate(params, number)
         view = ModelView(params, setting.model, setting.oracle, setting.measured.whole)
         for report in setting.reports:
@@ -241,22 +242,22 @@ class Lane:
     @property
     def _loss_data(self) -> tuple[str, ...]:
         """The data of train_loss, and the data of the loss that the schedule monitors if they differ."""
-        spec = self._setting.spec
+        spec = self.setting.spec
         loss_data, monitored = spec.loss_data, spec.monitored_data
-        return (loss_data,) if monitored == loss_data or self._setting.monitor != "loss" else (loss_data, monitored)
+        return (loss_data,) if monitored == loss_data or self.setting.monitor != "loss" else (loss_data, monitored)
 
     def _monitored(self, loss: Tensor, params: Tensor, cohort: Cohort) -> Tensor:
         """(T,) the value that the schedule monitors: this loss, or the accuracy on the same data."""
-        if self._setting.monitor == "loss":
+        if self.setting.monitor == "loss":
             return loss
-        accuracy = self._setting.model.accuracy(params, cohort.data(self._setting.spec.monitored_data))
+        accuracy = self.setting.model.accuracy(params, cohort.data(self.setting.spec.monitored_data))
         if accuracy is None:
             raise SpecError('schedule.monitor must be "loss": the model has no accuracy', "schedule.monitor")
         left_out = cohort.measured_mean(accuracy.isnan().to(accuracy))
         return (cohort.measured_mean(accuracy.nan_to_num()) / (1 - left_out)).double().cpu()
 
     def _cohort(self, round_index: int, draw: Draw) -> Cohort:
-        now, setting, clients = self.now, self._setting, draw.batches.clients
+        now, setting, clients = self.now, self.setting, draw.batches.clients
         central = None if setting.central is None else setting.central.at(round_index, now.alive, now.counters)
         context = RoundContext(
             draw=draw,
@@ -277,13 +278,13 @@ class Lane:
         """(client_lr, server_lr, the method's hyperparameters) of the next round; cached until the schedule changes."""
         schedule = self.now.schedule
         if self._rated is None or self._rated[0] is not schedule:
-            client_lr, server_lr = rates_of(self._setting.spec, schedule)
+            client_lr, server_lr = rates_of(self.setting.spec, schedule)
             self._rated = schedule, client_lr, server_lr, self._method_at(client_lr, server_lr)
         return self._rated[1:]
 
     def _method_at(self, client_lr: Tensor, server_lr: Tensor) -> Any:
         """The method's hyperparameters with the rates of the round."""
-        part, like = self._setting.spec.method, self._setting.like
+        part, like = self.setting.spec.method, self.setting.like
         rates = zip(RATES, (client_lr, server_lr), strict=True)
         round_rates = {name: rate.to(like).view(-1, 1, 1) for name, rate in rates if name in part.values}
-        return part.module.Hyper(**self._settings, **round_rates)
+        return part.module.Hyper(**self.settings, **round_rates)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -19,18 +20,18 @@ from trainers.engine.packs.build import slots
 from trainers.engine.packs.lane import Lane
 from trainers.engine.packs.lines import Metrics
 from trainers.engine.packs.plan import Plan
-from trainers.engine.packs.setting import PackSetting
+from trainers.engine.packs.seeds import joins, settings
 from trainers.engine.products import products_in
 from trainers.errors import CheckpointError, SpecError
 from trainers.trial.document import TrialSpec
 
 
 class Pack:
-    """Trials of equal structure in one process on one device; made by `from_spec` or `restore`.
+    """Trials of equal structure, with one seed or several, in one process on one device; from `from_spec` or `restore`.
 
     Up to rounding, which training amplifies, a trial gives the same curve alone and in any pack. Under the same plan a
-    restored pack gives the same curves to the bit. Networks on CPUs, and all trials under a `separate` plan, give the
-    same curves to the bit in any pack (see Plan).
+    restored pack gives the same curves to the bit. Networks on CPUs whose seeds are not joined, and all trials under a
+    `separate` plan, give the same curves to the bit in any pack (see Plan).
 
     A trial diverges when its training loss, the norm of its update or its model is not finite, or when its training
     loss exceeds the first one by more than the model's `explosion` (1e3; 1e6 for quadratics) times
@@ -43,9 +44,12 @@ class Pack:
     ) -> None:
         keep_freed_memory()
         self.spec = spec
-        self._setting = PackSetting(spec, device, plan)
+        parts = settings(spec, device, plan)
+        self._setting = parts[0]
         self.device = self._setting.device
-        self._lanes = [Lane(self._setting, order, members) for order, members in slots(spec, self.plan)]
+        self._lanes = [
+            Lane(part, order, members) for part in parts for order, members in slots(spec, part.plan, part.members)
+        ]
         self._round = 0
         self._opened = False
         self._wall_seconds = np.zeros(spec.members)
@@ -127,7 +131,8 @@ class Pack:
         """What turns the counters into modelled time: clients of a round, a model's bytes, operations of a gradient.
 
         `flops_per_example` is None if torch cannot count them, as for a model with operations of its own. If rounds
-        drop clients, `senders_per_round` counts the remaining ones.
+        drop clients, `senders_per_round` counts the remaining ones. `joins_seeds` is True for trials that several seeds
+        of in one pack make cheaper (engine/packs/seeds.py).
         """
         try:
             flops: float | None = gradient_flops(self._setting.model)
@@ -141,6 +146,7 @@ class Pack:
             **({"senders_per_round": clients - dropped} if dropped else {}),
             "flops_per_example": flops if counted else None,
             "model_bytes": self._setting.model.layout.count * self._setting.like.element_size(),
+            **({"joins_seeds": True} if self._joins_seeds else {}),
         }
 
     def torch_modules(self) -> list[nn.Module]:
@@ -206,6 +212,11 @@ class Pack:
         )
 
     @cached_property
+    def _joins_seeds(self) -> bool:
+        """Whether trials like these are joined over seeds."""
+        return joins(self.spec, str(self.device))
+
+    @cached_property
     def _identity(self) -> tuple[str, list[str]]:
         """(structure, fingerprints), as stored in checkpoints."""
         return checkpoint.structure(self.spec), checkpoint.fingerprints(self.spec)
@@ -228,15 +239,17 @@ class Pack:
         while self.round < last and not self.done:
             if seconds is not None and self.round > first and time.perf_counter() - begin >= seconds:
                 break
-            draw = self._setting.draw(self.round)
-            self._groups = [part for group in self._groups for part in sharing.parted(group, draw)]
-            trained = []
-            for group in self._groups:
-                leader, alive = group[0], group[0].now.alive
-                if alive.any():
-                    trained.append((group, leader.train_round(self.round, draw), alive))
-                    for lane in group[1:]:
-                        lane.follow(leader)
+            trained, groups = [], []
+            for setting, of_setting in groupby(self._groups, lambda group: group[0].setting):
+                draw = setting.draw(self.round)
+                for group in (part for whole in of_setting for part in sharing.parted(whole, draw)):
+                    groups.append(group)
+                    leader, alive = group[0], group[0].now.alive
+                    if alive.any():
+                        trained.append((group, leader.train_round(self.round, draw), alive))
+                        for lane in group[1:]:
+                            lane.follow(leader)
+            self._groups = groups
             self._round += 1
             self._wall_seconds = before + time.perf_counter() - begin
             yield from self._lines(trained)

@@ -13,7 +13,7 @@ up to rounding, which training amplifies.
 
 Oracles that compute one trial after the other (`Oracle.separate`) share no products. Their trials keep their bits in
 packs of any width even if the plan is not `separate`, with every method and optimizer (tests/trainers/
-test_packs_again.py). On CPUs these are all oracles of networks.
+test_packs_again.py). On CPUs these are all oracles of networks, unless seeds are joined (`seeds`).
 
 Under a `separate` plan every trial is computed as if it were alone, whole rounds at a time, with the model, the data
 and the batches of the pack. Its bits then depend only on the oracle, the number of threads and the processor, not on

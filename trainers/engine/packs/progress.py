@@ -142,7 +142,7 @@ class Progress:
             state: state after the round.
             schedule: state of the schedule after the round.
             alive: (T,) after the round.
-            cohort: (M,) client ids of the round.
+            cohort: (M,) client ids of the round, or (M, T) if trials have cohorts of their own.
         """
         self.clients.put(cohort, state.stored, alive)
         if state.stored:

@@ -1,7 +1,8 @@
-"""What the trials of a pack share: the task's model and data, the draws of a round, and the plan."""
+"""What trials of a pack share: the task's model and data, the draws of a round, and the plan."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -11,12 +12,15 @@ from torch import Tensor
 
 from trainers.contracts import Optimizer
 from trainers.engine import randomness
-from trainers.engine.batches.examples import Remembered
+from trainers.engine.batches.by_seed import RoundBySeed
+from trainers.engine.batches.examples import ExampleRound, Remembered
 from trainers.engine.memory import owned
+from trainers.engine.oracles.all_trials import AllTrials
 from trainers.engine.oracles.oracle import HasMatrices, Matrices, RoundBatches, Source
 from trainers.engine.packs.build import (
     adapted_clients,
     build_model,
+    by_work,
     central_data,
     default_device,
     first_model,
@@ -65,8 +69,12 @@ class PopulationWeights:
         return result
 
 
+STACKED = "stacked"
+"""Name of the oracle that computes all clients of a trial at once, for trials with seeds of their own."""
+
+
 class PackSetting:
-    """Model, data and plan of a pack.
+    """Model, data and plan of members of a pack that have the same seed, or are joined with seeds of their own.
 
     Attributes:
         training: weights of the clients in training.
@@ -76,32 +84,52 @@ class PackSetting:
         spec: the trials.
         device: "auto", "cpu", "cuda", ...
         plan: how to compute; None measures which oracle is fastest.
+        members: index of each of these members; None is all of the pack.
+        joined: whether members have seeds of their own, in the order of their slots (engine/packs/seeds.py).
 
     Raises:
         SpecError: the plan has an unknown oracle, or fewer slots than there are members.
     """
 
-    def __init__(self, spec: TrialSpec, device: str, plan: Plan | None) -> None:
+    def __init__(
+        self,
+        spec: TrialSpec,
+        device: str,
+        plan: Plan | None,
+        members: NDArray[np.int64] | None = None,
+        *,
+        joined: bool = False,
+    ) -> None:
         self.spec = spec
+        self.members = by_work(spec) if members is None else members
+        self.joined = joined
+        self.seed = spec.seeds[self.members[0]]
         self.device = default_device(device)
         self._name, self.model = build_model(spec, self.device)
         self.like = torch.empty(0, dtype=getattr(torch, spec.held_dtype), device=self.device)
-        self.source = self._new_source()
+        self.source = self._new_source(self.seed)
+        seeds = [spec.seeds[member] for member in self.members] if joined else [self.seed]
+        self._sources = {seed: self._new_source(seed) for seed in seeds[1:]} | {self.seed: self.source}
         self.clients_per_round = spec.clients_per_round or self.model.clients
         self.measured = PopulationWeights(self.model.client_weights, self.like)
         differs = spec.training_weighting != spec.weighting
         self.training = PopulationWeights(training_weights(spec, self.model), self.like) if differs else self.measured
         self.reports = [reports()[name] for name in spec.report if name in reports()]
         self.monitor = spec.schedule.structural.get("monitor", "loss")
-        self.first_model = first_model(spec, self.model).to(self.like)
+        self._seeds = seeds
+        started = {seed: first_model(spec, self.model, seed).to(self.like) for seed in self._sources}
+        self._first_models = torch.stack([started[seed] for seed in seeds])
         self.plan = self._decide() if plan is None else self._adopt(plan)
         self.oracle = self.model.oracles[self.plan.oracle]
+        if joined:
+            stacked = self.model.oracles[STACKED]
+            self.oracle = stacked if isinstance(stacked, AllTrials) else AllTrials(stacked)
         self.adapted = adapted_clients(spec, self.device, self.plan.oracle)
-        self.central = central_data(spec, self.device, self.plan.oracle, self.clients_per_round)
+        self.central = central_data(spec, self.seed, self.device, self.plan.oracle, self.clients_per_round)
 
     def first_models(self, trials: int) -> Tensor:
-        """(T, 1, P) the initial model, once for each trial."""
-        return self.first_model.expand(trials, 1, -1).clone()
+        """(T, 1, P) the initial model of each trial."""
+        return self._first_models.expand(trials, -1).unsqueeze(1).clone()
 
     def matrices_for(self, optimizer: Optimizer) -> Matrices:
         """The model's hidden matrices, for an optimizer that treats them apart; none for others."""
@@ -111,25 +139,34 @@ class PackSetting:
 
     def draw(self, round_index: int) -> Draw:
         """The clients of a round (from 0)."""
-        clients = randomness.cohort(self.spec.seed, round_index, self.model.clients, self.clients_per_round)
-        batches, dropped = self._batches(round_index, clients)
+        if not self.joined:
+            return self._draw(round_index, self.seed)
+        draws = {seed: self._draw(round_index, seed) for seed in self._sources}
+        return _joined([draws[seed] for seed in self._seeds])
+
+    def _draw(self, round_index: int, seed: int) -> Draw:
+        """The clients of a round for one seed."""
+        clients = randomness.cohort(seed, round_index, self.model.clients, self.clients_per_round)
+        batches, dropped = self._batches(round_index, seed, clients)
         weights, share = self.training.of(batches.clients)
         measured = weights if self.measured is self.training else self.measured.of(batches.clients)[0]
         several = self.plan.separate and self.spec.members > 1
         return Draw(Remembered(batches) if several else batches, weights, share, measured, dropped)
 
-    def _batches(self, round_index: int, clients: NDArray[np.int64]) -> tuple[RoundBatches, RoundBatches | None]:
+    def _batches(
+        self, round_index: int, seed: int, clients: NDArray[np.int64]
+    ) -> tuple[RoundBatches, RoundBatches | None]:
         """The batches of the clients that a round keeps, and those of the clients that it drops, if any."""
-        stragglers = self.spec.stragglers
+        stragglers, source = self.spec.stragglers, self._sources[seed]
         if stragglers is None:
-            return self.source.round(round_index, clients), None
+            return source.round(round_index, clients), None
         count, (low, high) = stragglers.count(len(clients)), stragglers.work
-        straggles, uniform = randomness.stragglers(self.spec.seed, round_index, clients, count)
+        straggles, uniform = randomness.stragglers(seed, round_index, clients, count)
         work = np.where(straggles, low + (high - low) * uniform, 1.0)
         if stragglers.kept:
-            return self.source.round(round_index, clients, work), None
+            return source.round(round_index, clients, work), None
         kept, dropped = clients[~straggles], clients[straggles]
-        return self.source.round(round_index, kept), self.source.round(round_index, dropped, work[straggles])
+        return source.round(round_index, kept), source.round(round_index, dropped, work[straggles])
 
     def evaluate(self, params: Tensor, number: int) -> dict[str, Tensor]:
         """Metrics (T,) of broadcast models (T, 1, P), on the round's sample of held-out clients if the trial has one.
@@ -143,7 +180,7 @@ class PackSetting:
             metrics = self.model.evaluate(params, spec.report)
         else:
             sample, purpose = spec.evaluation.clients, randomness.Purpose.HELD_OUT
-            drawn = randomness.cohort(spec.seed, number, len(spec.task.test or ()), sample, purpose)
+            drawn = randomness.cohort(self.seed, number, len(spec.task.test or ()), sample, purpose)
             metrics = self.model.evaluate(params, spec.report, drawn)
         if getattr(spec.task, "validation", None) is not None and "validation_loss" not in metrics:
             raise SpecError(
@@ -159,21 +196,22 @@ class PackSetting:
 
     def _decide(self) -> Plan:
         spec = self.spec
-        params, steps = self.first_models(spec.members), self._most_steps()
+        params, steps = self.first_models(len(self.members)), self._most_steps()
         with products_in(spec.dtype, self.device):
-            oracle = fastest_oracle(self._name, spec.dtype, self.model, self._typical, params, steps)
+            race = self._name, spec.dtype, self.model, self._typical, params, steps
+            oracle = STACKED if self.joined else fastest_oracle(*race)
         return Plan(oracle, spec.members, torch.get_num_threads(), self.device.type, spec.dtype, spec.eval_every)
 
-    def _new_source(self) -> Source:
+    def _new_source(self, seed: int) -> Source:
         spec = self.spec
-        return self.model.source(spec.seed, spec.batch_size, spec.batching, spec.pass_end, spec.round_batches)
+        return self.model.source(seed, spec.batch_size, spec.batching, spec.pass_end, spec.round_batches)
 
     def _typical(self) -> RoundBatches:
         """The batches of a typical round: of a new cohort, unless all clients take part in every round."""
         source = self.source
         if self.clients_per_round < self.model.clients:
-            source = self._new_source()
-        cohort = randomness.cohort(self.spec.seed, 0, self.model.clients, self.clients_per_round)
+            source = self._new_source(self.seed)
+        cohort = randomness.cohort(self.seed, 0, self.model.clients, self.clients_per_round)
         return source.round(0, cohort)
 
     def _most_steps(self) -> int | None:
@@ -192,4 +230,20 @@ class PackSetting:
             )
         if plan.threads != torch.get_num_threads():
             torch.set_num_threads(plan.threads)
-        return replace(plan, device=self.device.type, dtype=self.spec.dtype)
+        oracle = STACKED if self.joined else plan.oracle
+        return replace(plan, oracle=oracle, device=self.device.type, dtype=self.spec.dtype)
+
+
+def _joined(draws: Sequence[Draw]) -> Draw:
+    """The clients of a round of trials with seeds of their own, from those of each trial."""
+    rounds = [draw.batches for draw in draws if isinstance(draw.batches, ExampleRound)]
+    shares, weights = [draw.share for draw in draws], _common([draw.weights for draw in draws])
+    same = all(draw.measured is draw.weights for draw in draws)
+    measured = weights if same else _common([draw.measured for draw in draws])
+    share = shares[0] if len(set(shares)) == 1 else torch.tensor(shares, dtype=torch.float64).to(weights).view(-1, 1, 1)
+    return Draw(RoundBySeed(rounds), weights, share, measured)
+
+
+def _common(weights: Sequence[Tensor]) -> Tensor:
+    """(T, M) weights of the clients of each trial, or (M,) if they are the same."""
+    return weights[0] if all(own is weights[0] for own in weights) else torch.stack(list(weights))

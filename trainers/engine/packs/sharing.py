@@ -37,7 +37,8 @@ def together(spec: TrialSpec, lanes: Sequence[Lane], rows: Sequence[Mapping[str,
         rows: the checkpoint of each member; None at the start, where members of equal settings have equal states.
     """
     by_settings: dict[Hashable, list[tuple[int, Group]]] = {}
-    for member, lane in enumerate(lanes):
+    for lane in lanes:
+        member = int(lane.members[0])
         candidates = by_settings.setdefault((_settings(spec, member), lane.rates), [])
         for first, group in candidates:
             if rows is None or _equal(_state(rows[first]), _state(rows[member])):
@@ -74,7 +75,8 @@ def parted(group: Group, draw: Draw) -> list[Group]:
 def _settings(spec: TrialSpec, member: int) -> str:
     """All that a member trains with except its schedule, which matters only through its rates."""
     document = own_document(spec.canonical, member)
-    return json.dumps([document["method"], *(document[role] for role in spec.optimizers)], sort_keys=True)
+    parts = (document[part] for part in ("seed", "method", *spec.optimizers))
+    return json.dumps([*parts], sort_keys=True)
 
 
 def _state(row: Mapping[str, Any]) -> dict[str, Any]:

@@ -116,7 +116,8 @@ class CohortMemory:
 
     Args:
         values: by dotted name, (T, M, P) or for a counter (T, M, 1), client-major.
-        met: (M,) True for clients that have stored something for the method before.
+        met: (M, 1) True for clients that have stored something for the method before; (M, T) if trials have cohorts of
+            their own.
     """
 
     values: Mapping[str, Tensor]
@@ -140,6 +141,7 @@ class ClientMemory:
         host_free: returns the bytes available to this process.
         lanes: number of such memories in the pack; all of them must fit.
         idle: number of slots after the T trials, for which nothing is stored; `gather` returns zeros for them.
+        cohorts: number of cohorts of a round: 1, or T if trials have cohorts of their own.
 
     Raises:
         TooLargeError: the memory is too large.
@@ -154,12 +156,13 @@ class ClientMemory:
         *,
         idle: int = 0,
         lanes: int = 1,
+        cohorts: int = 1,
     ) -> None:
         self._idle = idle
         self._first = dict(first)
         self._starts = {name for name, value in first.items() if bool(value.any())}  # names whose first value is not 0
         owners = {_split(name)[0] for name in first}
-        self._seen = {owner: np.zeros(clients, bool) for owner in sorted({"", *owners})}
+        self._seen = {owner: np.zeros((clients, cohorts), bool) for owner in sorted({"", *owners})}
         tensors = [value for value in first.values() if value.is_floating_point()]
         like = tensors[0] if tensors else torch.zeros((1, 1, 0))
         trials, _, parameters = like.shape
@@ -181,24 +184,24 @@ class ClientMemory:
         """Copies of what a cohort's clients keep.
 
         Args:
-            clients: (M,) client ids.
+            clients: (M,) client ids, or (M, T) if trials have cohorts of their own.
         """
         values = {}
         for name, stored in self._held.items():
-            rows = stored.index_select(0, torch.as_tensor(clients, device=stored.device)).to(self.device)
+            rows = _rows(stored, clients).to(self.device)
             if name in self._starts:
-                seen = torch.as_tensor(self._seen[_split(name)[0]][clients], device=self.device)
-                rows = torch.where(seen.view(-1, 1, 1), rows, self._first[name].transpose(0, 1))
+                seen = torch.as_tensor(self._met(_split(name)[0], clients), device=self.device)
+                rows = torch.where(seen.unsqueeze(-1), rows, self._first[name].transpose(0, 1))
             if self._idle:
                 rows = torch.cat([rows, rows.new_zeros((len(rows), self._idle, rows.shape[-1]))], 1)
             values[name] = rows.transpose(0, 1)
-        return CohortMemory(values, self._seen[""][clients])
+        return CohortMemory(values, self._met("", clients))
 
     def put(self, clients: NDArray[np.int64], values: Mapping[str, Tensor], alive: NDArray[np.bool_]) -> None:
         """Stores what a cohort's clients keep from now on.
 
         Args:
-            clients: (M,) client ids.
+            clients: as in `gather`.
             values: by dotted name, shaped as in `gather`.
             alive: (T,); the other trials keep what they have.
         """
@@ -206,14 +209,23 @@ class ClientMemory:
             raise RuntimeError(f"a method must list its client states in stored(hyper), got {unknown[0]} as well")
         for name, value in values.items():
             stored = self._held[name]
-            rows = torch.as_tensor(clients, device=stored.device)
             running, value = alive[: stored.shape[1]], value[: stored.shape[1]]
             fresh = value.transpose(0, 1).to(stored.device)
             if not running.all():
                 kept = torch.as_tensor(running, device=stored.device).view(1, -1, 1)
-                fresh = torch.where(kept, fresh, stored.index_select(0, rows))
-            stored.index_copy_(0, rows, fresh)
-            self._seen[_split(name)[0]][clients] = True
+                fresh = torch.where(kept, fresh, _rows(stored, clients))
+            seen, rows = self._seen[_split(name)[0]], torch.as_tensor(clients, device=stored.device)
+            if clients.ndim == 1:
+                stored.index_copy_(0, rows, fresh)
+                seen[clients] = True
+            else:
+                stored[rows, torch.arange(stored.shape[1], device=stored.device)] = fresh
+                np.put_along_axis(seen, clients, True, 0)
+
+    def _met(self, owner: str, clients: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which clients of a cohort have stored something for an owner, as in CohortMemory."""
+        seen = self._seen[owner]
+        return seen[clients] if clients.ndim == 1 else np.take_along_axis(seen, clients, 0)
 
     def copy(self) -> ClientMemory:
         """A copy that shares no memory."""
@@ -224,7 +236,10 @@ class ClientMemory:
 
     def row(self, trial: int) -> dict[str, Tensor]:
         """The contents of a checkpoint for one trial: copies of the memory of clients that have stored something."""
-        seen = {owner: torch.from_numpy(np.flatnonzero(seen)) for owner, seen in self._seen.items()}
+        seen = {
+            owner: torch.from_numpy(np.flatnonzero(seen[:, trial % seen.shape[1]]))
+            for owner, seen in self._seen.items()
+        }
         kept = {f"of {name}": rows[seen[_split(name)[0]].to(rows.device), trial] for name, rows in self._held.items()}
         return {**{_seen_key(owner): ids for owner, ids in seen.items()}, **kept}
 
@@ -241,10 +256,18 @@ class ClientMemory:
             stored.zero_()
         for trial, row in enumerate(rows):
             for owner, seen in self._seen.items():
-                seen[row[_seen_key(owner)].numpy()] = True
+                seen[row[_seen_key(owner)].numpy(), trial % seen.shape[1]] = True
             for name, stored in self._held.items():
                 ids = row[_seen_key(_split(name)[0])].to(stored.device)
                 stored[ids, trial] = row.get(f"of {name}", self._first[name][trial]).to(stored)
+
+
+def _rows(stored: Tensor, clients: NDArray[np.int64]) -> Tensor:
+    """(M, T, numbers) of a cohort, of (N, T, numbers); clients (M,) or (M, T)."""
+    ids = torch.as_tensor(clients, device=stored.device)
+    if ids.dim() == 1:
+        return stored.index_select(0, ids)
+    return stored[ids, torch.arange(stored.shape[1], device=stored.device)]
 
 
 def _split(name: str) -> tuple[str, str]:

@@ -41,7 +41,7 @@ class Cohort:
         stored: what these clients keep for the method, (T, M, P) each; initially 0.
         kept: what the clients keep after the round for their optimizer, quantised uploads and other fragments, by
             dotted name.
-        share: the cohort's share of the weights of all clients; 1 if all take part.
+        share: the cohort's share of the weights of all clients, or (T, 1, 1) of them; 1 if all take part.
         optimizer: optimizer of the clients' steps; None is gradient descent.
         counters: communication and computation of the pack so far, this round included.
     """
@@ -50,7 +50,7 @@ class Cohort:
         self._context = context
         self._oracle, self._batches, self._alive = context.oracle, context.draw.batches, context.alive
         self._weights = context.draw.weights
-        memory = context.memory or CohortMemory({}, np.zeros(self.clients, bool))
+        memory = context.memory or CohortMemory({}, np.zeros((self.clients, 1), bool))
         self.stored, self._met = memory.of(), memory.met
         self._optimizer_memory: Mapping[str, Tensor] | None = memory.of(CLIENT) or None
         self._upload = Upload(context.quantiser, context.exchange, memory)
@@ -66,15 +66,15 @@ class Cohort:
         """M, the number of clients."""
         return len(self._batches.clients)
 
-    @property
-    def numbers(self) -> NDArray[np.int64]:
-        """(M,) client ids, in the order of the M dimension."""
-        return self._batches.clients
+    def own(self, values: Tensor) -> Tensor:
+        """The values of the cohort's clients, (T, M, 1), among those of all clients of the population, (T, clients)."""
+        clients = torch.as_tensor(self._batches.clients, device=values.device)
+        return (values[:, clients] if clients.dim() == 1 else values.gather(1, clients.T)).unsqueeze(-1)
 
     @property
     def relative_weights(self) -> Tensor:
-        """(1, M, 1) weights of the clients times M: all 1 if clients have equal weights."""
-        return (self.clients * self._weights).view(1, -1, 1)
+        """(1 or T, M, 1) weights of the clients times M: all 1 if clients have equal weights."""
+        return (self.clients * self._weights).view(-1, self.clients, 1)
 
     @property
     def exchange(self) -> Exchange | None:
@@ -83,8 +83,8 @@ class Cohort:
 
     @property
     def met(self) -> Tensor:
-        """(1, M, 1) True for clients that stored something before: a stored 0 is a value, not a blank."""
-        return torch.as_tensor(self._met, device=self._weights.device).view(1, -1, 1)
+        """(1 or T, M, 1) True for clients that stored something before: a stored 0 is a value, not a blank."""
+        return torch.as_tensor(self._met, device=self._weights.device).T.unsqueeze(-1)
 
     @property
     def relative_rates(self) -> Tensor | None:
@@ -260,7 +260,7 @@ class Cohort:
         """
         if isinstance(values, Local):
             return values.mean(self._weights)
-        return values @ self._weights if values.dim() == 2 else weighted_mean(values, self._weights)
+        return weighted_mean(values, self._weights)
 
     def measured_mean(self, values: Tensor) -> Tensor:
         """The weighted mean over the cohort for metrics and reports, with the study's weights, not those of training.
@@ -271,8 +271,7 @@ class Cohort:
         Returns:
             (T, 1, P), or (T,).
         """
-        weights = self._context.draw.measured
-        return values @ weights if values.dim() == 2 else weighted_mean(values, weights)
+        return weighted_mean(values, self._context.draw.measured)
 
     def loss(self, params: Tensor, data: str) -> Tensor:
         """The mean loss of the broadcast model before local work, (T,). Counts nothing.

@@ -19,21 +19,21 @@ from trainers.engine.rounds.quantised import Quantiser
 
 @dataclass(frozen=True)
 class Draw:
-    """The clients of one round and their batches, the same for all trials.
+    """The clients of one round and their batches, the same for all trials unless these have seeds of their own.
 
     Args:
         batches: batches of the round.
-        weights: (M,) weights of the clients in training, with sum 1.
-        share: the cohort's share of these weights of all clients; 1 if all take part.
-        measured: (M,) weights of the clients in metrics and reports, with sum 1; the same tensor as `weights` unless
-            the trial trains with others.
+        weights: (M,) weights of the clients in training, with sum 1; (T, M) if they differ between trials.
+        share: the cohort's share of these weights of all clients, or (T, 1, 1) of them; 1 if all take part.
+        measured: (M,) or (T, M) weights of the clients in metrics and reports, with sum 1; the same tensor as `weights`
+            unless the trial trains with others.
         dropped: batches of the clients that the round drops, which take a part of their steps for nothing; None drops
             no client.
     """
 
     batches: RoundBatches
     weights: Tensor
-    share: float
+    share: float | Tensor
     measured: Tensor
     dropped: RoundBatches | None = None
 
