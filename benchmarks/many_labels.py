@@ -104,9 +104,9 @@ class Run:
 
     def _train(self, trials: Sequence[str]) -> None:
         rows = [self.rows[trial] for trial in trials]
-        values = [row.hyperparameters for row in rows]
+        values, seeds = [row.hyperparameters for row in rows], [row.seed for row in rows]
         start = time.process_time()
-        spec = parse(trial_document(self.study, rows[0].label, values, rows[0].seed, phase=rows[0].phase))
+        spec = parse(trial_document(self.study, rows[0].label, values, seeds, phase=rows[0].phase))
         engine = None if self._engine is None else replace(self._engine, width=len(trials))
         pack = Pack.from_spec(spec, device="cpu", plan=engine)
         pack.advance()

@@ -16,17 +16,17 @@ def trial_document(
     study: Study,
     label: str,
     configurations: Sequence[Mapping[str, Any]],
-    seed: int,
+    seed: int | Sequence[int],
     *,
     phase: Literal["search", "confirmation"] = "search",
 ) -> dict[str, Any]:
-    """The document of a pack of trials: one entry, one seed, several configurations.
+    """The document of a pack of trials: one entry, one seed or one for each trial, several configurations.
 
     Args:
         study: The study.
         label: Label of the entry.
         configurations: One configuration per member, by dotted name, all of one `structure`.
-        seed: Seed of cohorts, batches and initial models.
+        seed: Seed of cohorts, batches and initial models, of all trials or of each.
         phase: Only search trials measure a sample of the held-out clients where the study asks for one.
 
     Returns:
@@ -39,12 +39,17 @@ def trial_document(
     if not configurations:
         raise ValueError("a pack must have at least one configuration, got none")
     entry = study.entry(label)
+    seeds = [seed] if isinstance(seed, int) else list(seed)
     if study.program is not None:
-        return _program_trial(study, label, configurations, seed)
+        return _program_trial(study, label, configurations, seeds[0])
     rounds = [trial_budget(study, entry, hyperparameters).last_round for hyperparameters in configurations]
     if len(set(rounds)) > 1:
         raise ValueError(f"configurations of one pack must share their number of rounds, got {shown(rounds)}")
-    return document_of(study, label, configurations, seed, rounds[0], phase)
+    document = document_of(study, label, configurations, seeds[0], rounds[0], phase)
+    if len(set(seeds)) > 1:
+        members = zip(document["members"], seeds, strict=True)
+        document["members"] = [member | {"seed": own} for member, own in members]
+    return document
 
 
 def _program_trial(study: Study, label: str, configurations: Sequence[Mapping[str, Any]], seed: int) -> dict[str, Any]:

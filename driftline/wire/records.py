@@ -123,6 +123,7 @@ class StudyPlan(Record):
             which are told at once.
         width: Most search trials in a pack.
         confirmation_width: Most confirmation trials in a pack.
+        seeds_together: Whether confirmation trials of several seeds share a pack if the engine can join them.
         engine: How the first pack was computed (oracle, threads, ...), and so all others; None before that.
         exceptions: What the trials depend on besides the study and this plan, one line each.
         data: SHA-256 of the data at the study's URLs when it began, and at every later reading; None without URLs.
@@ -135,6 +136,7 @@ class StudyPlan(Record):
     exceptions: list[str] = []
     data: str | None = Field(default=None, exclude_if=lambda data: data is None)  # 0.3.0 does not know these keys
     stages: dict[str, list[int]] = Field(default={}, exclude_if=lambda stages: not stages)
+    seeds_together: bool = Field(default=False, exclude_if=lambda together: not together)
 
 
 class StudyRecord(Record):

@@ -94,6 +94,7 @@ class Timings:
                 label,
                 phase,
                 measured[0].width,
+                joins_seeds=measured[0].joins_seeds,
                 build_s=fmean(speed.build_s for speed in measured),
                 round_s=fmean(speed.round_s for speed in measured),
                 evaluation_s=fmean(speed.evaluation_s for speed in measured),
@@ -155,6 +156,8 @@ def composed(study: Study, measured: Timings, workers: int) -> StudyEstimate:
     together = families(study.to_json(), budget)
     arguments = budget, study.resources, study.leading_sampler
     decision = decided(*arguments, families=together, stages=study_sizes(study))
+    engine = {"joins_seeds": measured.speed(labels[0], "search").joins_seeds}
+    decision = decision.model_copy(update={"engine": engine})
     plan = SearchPlan.of(labels, budget, decision, rungs=study.rungs, families=together)
     searched, confirmed = search_packs(plan), confirmation_packs(plan)
     trials = budget.trials * len(labels)

@@ -58,6 +58,7 @@ class PackSpeed:
         slowdown: Ratio of elapsed to processor time.
         why: Why the speed is unknown.
         fails: Whether every configuration that was tried failed to train, not for lack of memory.
+        joins_seeds: Whether the engine can join trials of several seeds.
     """
 
     label: str
@@ -70,6 +71,7 @@ class PackSpeed:
     slowdown: float = 1.0
     why: str = ""
     fails: bool = False
+    joins_seeds: bool = False
 
 
 def documents(study: Study, label: str, phase: Phase, seed: int) -> Iterator[dict[str, Any]]:
@@ -86,8 +88,11 @@ def documents(study: Study, label: str, phase: Phase, seed: int) -> Iterator[dic
     plan = decided(budget, study.resources, study.leading_sampler, families=groups)
     together = next(len(family) for family in groups if label in family)
     width = min(plan.width, budget.trials_per_method * together)
+    seeds = [study.seed]
     if phase == "confirmation":
-        width = min(plan.confirmation_width, budget.confirmed_per_search * together)
+        trials = budget.confirmation_trials if plan.seeds_together else budget.confirmed_per_search
+        width = min(plan.confirmation_width, trials * together)
+        seeds = [study.seed + 1 + number for number in range(width)] if plan.seeds_together else seeds
     if budget.branches > 1 and entry.branching:
         width = 1  # its packs compute their trials one by one, and how many rounds are shared is not known
     space, generator = entry.parameters(), np.random.default_rng(seed)
@@ -96,7 +101,8 @@ def documents(study: Study, label: str, phase: Phase, seed: int) -> Iterator[dic
         first = first_allowed(draws, entry.constraints)
         others = (first_allowed(draws, entry.constraints) for _ in range(_TRIES * (width - 1)))
         alike = (other for other in others if structure(study, label, other) == structure(study, label, first))
-        yield trial_document(study, label, [first, *islice(alike, width - 1)], study.seed, phase=phase)
+        members = [first] * width if len(seeds) > 1 else [first, *islice(alike, width - 1)]
+        yield trial_document(study, label, members, seeds, phase=phase)
 
 
 def timed(study: Study, training_s: float, most_bytes: int, seed: int) -> Iterator[PackSpeed]:
@@ -173,6 +179,7 @@ class PackKind:
             evaluation_s=sum(pack.evaluation_s for pack in packs) / len(packs) / width,
             first_s=first_s,
             slowdown=(time.perf_counter() - began) / (time.process_time() - spent),
+            joins_seeds=packs[0].joins_seeds,
         )
         return speed, engine
 
@@ -192,6 +199,7 @@ class _TimedPack:
 
     trials: int
     rounds: int
+    joins_seeds: bool
     build_s: float
     evaluation_s: float
     training_s: float
@@ -205,7 +213,8 @@ class _TimedPack:
         times.append(time.process_time())
         pack.advance(max(min(rounds, pack.rounds - 1), 1))
         times.append(time.process_time())
-        return cls(pack.members, max(pack.round, 1), *(later - before for before, later in pairwise(times)))
+        joins = "joins_seeds" in pack.work
+        return cls(pack.members, max(pack.round, 1), joins, *(later - before for before, later in pairwise(times)))
 
 
 def main() -> None:

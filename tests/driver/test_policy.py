@@ -15,7 +15,7 @@ from driftline.study.spec import Resources
 from service.driver.search import policy
 from service.driver.search.actions import Action, Ask, Finish, LaunchPack, Repeat, SearchPlan, StopTrials
 from service.driver.search.forecast import Prospect
-from service.driver.search.policy import ATTEMPTS, Choose, after_death, deaths_in_a_row, packs
+from service.driver.search.policy import ATTEMPTS, Choose, after_death, confirmation_packs, deaths_in_a_row, packs
 from service.driver.search.rules import RULES, Arrival
 from service.driver.search.study_plan import data_seed, decided, proposed_at_once, sampler_seed
 from service.driver.search.study_rows import Row, TrialRows
@@ -129,7 +129,7 @@ def test_searches_take_turns_and_each_confirms_its_own_on_seeds_of_its_own() -> 
         (1, "auto", "tpe", 0, 1, (4, 0, 1, 1)),
         (64, "auto", "random", 0, 1, (0, 64, 8, 8)),
         (512, "auto", "random", 0, 1, (0, 64, 16, 8)),
-        (16, "auto", "quasi_random", 0, 8, (0, 64, 8, 8)),
+        (16, "auto", "quasi_random", 0, 8, (0, 64, 8, 16)),  # packs of several seeds
         (1024, "auto", "random", 1, 1, (0, 128, 128, 8)),
         (10_000, "auto", "random", 0.5, 1, (0, 512, 512, 8)),
         (64, 3, "tpe", 0, 1, (8, 0, 3, 3)),
@@ -149,7 +149,7 @@ def test_the_plan_of_a_new_study(
     assert (plan.generation, asked, plan.width, plan.confirmation_width) == expected
     searches = budget(6 * trials, seeds=3, confirm=48, searches=6)
     several = decided(searches, *rest)
-    assert several == plan.model_copy(update={"generation": 6 * plan.generation}), "of each search"
+    assert (several.generation, several.width) == (6 * plan.generation, plan.width), "of each search"
     assert proposed_at_once(searches, several) == 6 * asked
     late = whole.model_copy(update={"asking": "asynchronous"})
     waiting = decided(late, Resources(), sampler, gpus, alone)
@@ -173,6 +173,54 @@ def test_packs_of_several_labels_are_wider(
     families = tuple(names[start : start + together] for start in range(0, labels, together))
     plan = decided(budget(trials, seeds=3), Resources(), sampler, gpus, families)
     assert (plan.generation, plan.width, plan.confirmation_width) == expected
+
+
+@pytest.mark.parametrize(
+    ("confirm", "seeds", "searches", "labels", "packs", "expected"),
+    [
+        (6, 6, 6, 2, "auto", (9, True)),  # 72 trials, each with a seed of its own
+        (6, 6, 6, 1, "auto", (4, True)),
+        (4, 6, 1, 1, "auto", (4, False)),  # 24 trials, in 6 packs of one seed
+        (1, 6, 1, 2, "auto", (1, False)),  # 12 trials: wider packs would be fewer than 8
+        (12, 10, 12, 4, "auto", (16, True)),
+        (6, 6, 6, 2, 12, (12, False)),
+    ],
+)
+def test_seeds_share_packs_where_few_trials_have_the_same_one(
+    confirm: int, seeds: int, searches: int, labels: int, packs: int | str, expected: tuple[int, bool]
+) -> None:
+    whole = budget(48, seeds=seeds, confirm=confirm, searches=searches)
+    alone = tuple((str(label),) for label in range(labels))
+    plan = decided(whole, Resources.from_json({"packs": packs}), "tpe", 0, alone)
+    assert (plan.confirmation_width, plan.seeds_together) == expected
+    assert ("seeds_together" in plan.model_dump()) is plan.seeds_together
+    assert not SearchPlan.of(("a",), whole, plan).seeds_together, "the engine has not said that it joins them"
+    said = plan.model_copy(update={"engine": {"joins_seeds": True}})
+    assert SearchPlan.of(("a",), whole, said).seeds_together is plan.seeds_together
+    branching = whole.model_copy(update={"branches": 2})
+    assert not decided(branching, Resources(), "tpe", 0, alone).seeds_together
+
+
+def test_confirmation_trials_of_several_seeds_are_packed_by_their_work() -> None:
+    settings = budget(4, confirm=2, seeds=3)
+    plan = SearchPlan(labels=("a",), budget=settings, confirmation_width=4, seeds_together=True)
+    done = [replace(row, hyperparameters={"local_steps": 1}) for row in searched("a", 4, state="COMPLETE")]
+    steps = {0: 1, 1: 5}
+    waiting = [
+        replace(row, state="WAITING", hyperparameters={"local_steps": steps[row.configuration]})
+        for row in repeated("a", (0, 1), 3)
+    ]
+    ids = {(row.configuration, row.seed): row.id for row in waiting}
+    first = tuple(ids[one] for one in ((1, 1), (1, 2), (1, 3), (0, 1)))
+    rest = tuple(ids[one] for one in ((0, 2), (0, 3)))
+    assert decide(plan, [*done, *waiting], {}, slots=9) == [LaunchPack(first), LaunchPack(rest)]
+    assert confirmation_packs(plan) == 2
+    running = [replace(row, state="RUNNING", pack="p") if row.id in first else row for row in waiting]
+    assert decide(plan, [*done, *running], {"p": first}, slots=9) == [LaunchPack(rest)]
+    lost = [replace(row, pack="p") if row.id in first else row for row in waiting]
+    assert decide(plan, [*done, *lost], {}, slots=1) == [LaunchPack(first, resume=True)]
+    by_seed = replace(plan, seeds_together=False)
+    assert len(decide(by_seed, [*done, *waiting], {}, slots=9)) == confirmation_packs(by_seed) == 3
 
 
 def test_one_seed_is_confirmed_in_two_packs() -> None:

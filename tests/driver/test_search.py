@@ -195,6 +195,35 @@ def test_searches_of_a_label_share_its_budget_and_have_seeds_of_their_own(client
         assert computed_frontier(client.store, study_id)["methods"][label]["reported"]["searches"] == 2
 
 
+def test_seeds_that_share_a_pack_have_the_curves_that_they_have_alone(client: StoreClient, tmp_path: Path) -> None:
+    study = Study.from_json(
+        {
+            "name": "seeds",
+            "task": {"name": "digits", "clients": 8, "partition": {"dirichlet": 0.3}},
+            "clients_per_round": 3,
+            "batch_size": 8,
+            "methods": [
+                {"name": "fedavg", "space": {"client_lr": {"float": [0.01, 0.1]}, "server_lr": 1.0, "local_steps": 2}}
+            ],
+            "objective": {"quality": "test_loss"},
+            "budget": {"trials_per_method": 8, "rounds": 3, "searches": 4, "confirm": 4, "seeds": 4},
+            "resources": {"gpu": 0},
+            "sampler": "random",
+        }
+    )
+    study_id = ran(client, study, tmp_path)
+    stored = curves(client, study_id)
+    confirmed = [record for record in client.trials(study_id) if record.phase == "confirmation"]
+    assert len({record.seed for record in confirmed}) == len(confirmed) == 16
+    for record in confirmed:
+        assert record.plan is not None
+        assert (record.plan["width"], record.plan["oracle"]) == (2, "stacked")
+        document = trial_document(study, record.label, [record.hyperparameters], record.seed, phase=record.phase)
+        (alone,) = columns(Pack.from_spec(parse(document)).advance(), 1)
+        assert stored[record.id]["test_loss"] == pytest.approx(alone["test_loss"], rel=1e-4)
+        assert stored[record.id]["examples"] == alone["examples"]
+
+
 def test_the_search_measures_a_sample_of_the_held_out_clients_and_confirmation_all(
     client: StoreClient, tmp_path: Path
 ) -> None:

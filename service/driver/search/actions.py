@@ -29,6 +29,8 @@ class SearchPlan:
         asked: Configurations that samplers are asked for at once without generations; 0 is a pack of each search.
         width: Most search trials in a pack.
         confirmation_width: Most confirmation trials in a pack.
+        seeds_together: Whether confirmation trials of several seeds share a pack; the study's first pack must have said
+            that the engine can join them.
         rule: Decides which trials continue beyond a rung.
         rungs: Label -> its rungs, if not the budget's; only their number counts if trials have rungs of their own.
     """
@@ -44,6 +46,7 @@ class SearchPlan:
     asked: int = 0
     families: Families = ()
     stages: Mapping[str, Sizes] = field(default_factory=dict)
+    seeds_together: bool = False
 
     @classmethod
     def of(
@@ -57,8 +60,20 @@ class SearchPlan:
     ) -> SearchPlan:
         """The search plan of a study."""
         rule, at_once = RULES[budget.rung_rule](), proposed_at_once(budget, plan)
-        widths = plan.width, plan.confirmation_width
-        return cls(labels, budget, seed, plan.generation, *widths, rule, rungs or {}, at_once, families, plan.stages)
+        return cls(
+            labels,
+            budget,
+            seed,
+            plan.generation,
+            plan.width,
+            plan.confirmation_width,
+            rule,
+            rungs or {},
+            at_once,
+            families,
+            plan.stages,
+            plan.seeds_together and bool((plan.engine or {}).get("joins_seeds")),
+        )
 
     @cached_property
     def family_of(self) -> Mapping[str, tuple[str, ...]]:

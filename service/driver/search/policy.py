@@ -3,8 +3,9 @@
 Two phases. In the *search* every label gets `trials_per_method` configurations. Its searches take turns: each proposes
 every `searches`-th configuration and has a seed of its own. When all are finished, some configurations of each search
 are run again on `seeds` fresh seeds: *confirmation*. Trials of one family of labels, phase, seed and structure run
-together in a pack; a pack whose worker died, or that was stopped, is formed again from exactly the same trials, so
-that its checkpoint fits.
+together in a pack; so do confirmation trials of several seeds where few have the same one and the engine can join them.
+A pack whose worker died, or that was stopped, is formed again from exactly the same trials, so that its checkpoint
+fits.
 
 A label's samplers are asked for one generation of configurations after the other. Generation g waits until generation
 g-2 is complete, and learns from generations up to g-2 only, so that neither the number of workers nor the order in
@@ -111,9 +112,10 @@ def _stage_sizes(plan: SearchPlan, label: str) -> Iterator[int]:
 
 def confirmation_packs(plan: SearchPlan) -> int:
     """Number of the packs of `packs` that belong to confirmation."""
-    confirmed = plan.budget.confirmed_per_search
+    pools = 1 if plan.seeds_together else plan.budget.seeds * plan.budget.searches
+    confirmed = plan.budget.confirmation_trials // max(pools, 1)
     by_family = (-(-len(family) * confirmed // plan.confirmation_width) for family in set(plan.family_of.values()))
-    return plan.budget.seeds * plan.budget.searches * sum(by_family)
+    return pools * sum(by_family)
 
 
 def _passing(plan: SearchPlan, family: Sequence[str], trials: int) -> int:
@@ -274,7 +276,7 @@ def _groups(plan: SearchPlan, rows: TrialRows, busy: set[str], ends: Mapping[str
     for row in _ordered(plan, (row for row in rows.values() if row.pack in members)) if members else ():
         members[str(row.pack)].append(row)
     packs: dict[str, list[Row]] = {}
-    fresh: dict[tuple[tuple[str, ...], Phase, int, str, int, int | None], list[Row]] = defaultdict(list)
+    fresh: dict[tuple[tuple[str, ...], Phase, int | None, str, int, int | None], list[Row]] = defaultdict(list)
     families = {plan.family_of[row.label] for row in waiting}
     wholly_asked = {family: _wholly_asked(plan, rows, family) for family in families if len(family) > 1}
     for row in waiting:
@@ -288,7 +290,8 @@ def _groups(plan: SearchPlan, rows: TrialRows, busy: set[str], ends: Mapping[str
             generation = plan.generation_of(row.label, row.number)[0] if row.phase == "search" else 0
             family = plan.family_of[row.label]
             if family not in wholly_asked or generation < wholly_asked[family][row.phase]:
-                fresh[family, row.phase, row.seed, row.structure, generation, rung].append(row)
+                seed = None if plan.seeds_together and row.phase == "confirmation" else row.seed
+                fresh[family, row.phase, seed, row.structure, generation, rung].append(row)
     launches: list[tuple[_Key, Action]] = []
     for group in packs.values():
         launch = LaunchPack(tuple(row.id for row in group), resume=True, rung=rungs[group[0].id])

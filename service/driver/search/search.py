@@ -307,14 +307,15 @@ class Search:
     # ---- packs
 
     def _launch(self, launch: LaunchPack) -> PackJob:
-        first = self.table.trials[launch.trials[0]]
         self._packs_started += 1
         name = pack_id(self._study_id, self._attempt, self._packs_started)
-        configurations = [self.table.trials[trial].hyperparameters for trial in launch.trials]
+        rows = [self.table.trials[trial] for trial in launch.trials]
+        configurations, seeds = [row.hyperparameters for row in rows], [row.seed for row in rows]
+        first = rows[0]
         prefix = checkpoints.join(self.folder, f"pack.{_digest(' '.join(launch.trials))}")
         job = PackJob(
             pack=name,
-            document=trial_document(self._study, first.label, configurations, first.seed, phase=first.phase),
+            document=trial_document(self._study, first.label, configurations, seeds, phase=first.phase),
             prefix=prefix,
             code=code_digest(),
             start=(self._attempt, self._packs_started),

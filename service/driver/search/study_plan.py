@@ -16,7 +16,7 @@ NARROWEST, WIDEST = 4, 16
 """Least and most configurations in a generation, and trials in a pack whose width the study leaves open."""
 
 _WIDEST_ON_GPUS = 512  # without generations; on a GPU, a launch costs the same for a pack as for a trial
-_PACKS = 8  # least packs in the search of a study whose sampler does not learn, so that workers are busy
+_PACKS = 8  # least packs of a phase whose packs are wide, so that workers are busy
 _MANY_LABELS = 4  # two generations of each are under way, which are again 8 packs
 _SORTED = 64  # trials that such a sampler proposes at once, to be sorted by their work
 
@@ -42,8 +42,9 @@ def decided(
     because a trial costs less in a wider pack (benchmarks/widths.py), as long as a few workers find packs: a search
     pack is the whole part on a GPU or with four labels or more, else half of it but at least 4; without generations it
     has up to 16 trials, on a GPU up to 512, but a search takes at least 8 packs over all labels, and each label 2.
-    Confirmation takes a pack for each seed, or two if there is one seed. With `budget.branches`, generations and packs
-    hold whole trunks.
+    Confirmation takes a pack for each seed, or two if there is one seed. If few trials have the same seed, packs of
+    several seeds, where the engine can join them, hold at least twice as many, up to 16, as long as confirmation takes
+    at least 8 packs over all labels. With `budget.branches`, generations and packs hold whole trunks.
 
     Labels that share packs count as one label with all their trials, half of whose generation is a pack, up to 16.
 
@@ -59,11 +60,15 @@ def decided(
         >>> plan = decided(Budget(trials_per_method=64, rounds=200), Resources(), "tpe")
         >>> plan.generation, plan.width, plan.confirmation_width
         (8, 4, 8)
+        >>> plan = decided(Budget(trials_per_method=48, rounds=100, searches=6, confirm=6, seeds=6), Resources(), "tpe")
+        >>> plan.confirmation_width, plan.seeds_together
+        (4, True)
         >>> decided(Budget(trials_per_method=512, rounds=200), Resources(), "random").width
         16
     """
     trunk, trials = budget.branches, budget.trials_per_search
     labels, together = sum(map(len, families)), max(map(len, families))
+    seeds_together = False
     eighth = _multiple(min(max(trials // 8, NARROWEST), WIDEST), trunk)
     waits = budget.asking == "generations"
     learned = waits and (learns(sampler) or budget.rungs is not None)
@@ -80,11 +85,20 @@ def decided(
         confirmed = budget.confirmed_per_search * together
         confirmed = confirmed if whole else -(-confirmed // 2)
         confirmation_width = min(max(confirmed, 1), WIDEST)
+        pooled = min(labels * budget.confirmation_trials // _PACKS, WIDEST)
+        if trunk == 1 and pooled >= 2 * confirmation_width:
+            seeds_together, confirmation_width = True, pooled
     else:
         packs = int(resources.packs)
         width = min(packs, eighth * together) if learned else packs
         width, confirmation_width = width // trunk * trunk or width, packs
-    return StudyPlan(generation=generation, width=width, confirmation_width=confirmation_width, stages=stages or {})
+    return StudyPlan(
+        generation=generation,
+        width=width,
+        confirmation_width=confirmation_width,
+        seeds_together=seeds_together,
+        stages=stages or {},
+    )
 
 
 def proposed_at_once(budget: Budget, plan: StudyPlan) -> int:
