@@ -104,9 +104,7 @@ def _own(group: Group, trials: int) -> Group:
     """The group's batches of the first trials, each of which becomes a client."""
 
     def first(rows: Tensor) -> Tensor:
-        return (
-            rows if trials == group.trials else rows.view(-1, group.trials, *rows.shape[1:])[:, :trials].flatten(0, 1)
-        )
+        return rows.view(-1, group.trials, *rows.shape[1:])[:, :trials].flatten(0, 1)
 
     data = {name: first(rows) for name, rows in group.data.items()}
     weights = None if group.weights is None else first(group.weights)
