@@ -1,12 +1,13 @@
 """FastAPI dependencies of the routes: the app's context, and what the request's token allows."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from threading import Event
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request, Security
+from fastapi.dependencies.models import Dependant
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 from starlette.concurrency import run_in_threadpool
 
@@ -105,13 +106,18 @@ async def known_parameters(request: Request) -> None:
             raise InvalidRequest(name.replace("\x00", ""), "must hold no NUL character")
     if not request.query_params:
         return
-    path = request.app.openapi()["paths"][request.scope["route"].path_format]
-    parameters = path[request.method.lower()].get("parameters", ())
-    names = [parameter["name"] for parameter in parameters if parameter["in"] == "query"]
+    names = list(query_names(request.scope["route"].dependant))
     for name in request.query_params:
         if name not in names:
             near = await run_in_threadpool(hint, name, names) if names else ""
             raise InvalidRequest(name, f"unknown parameter: {near}" if names else "takes no parameters")
+
+
+def query_names(dependant: Dependant) -> Iterator[str]:
+    """The query parameters of a route and of what it depends on, without making the whole OpenAPI document."""
+    yield from (field.alias for field in dependant.query_params)
+    for dependency in dependant.dependencies:
+        yield from query_names(dependency)
 
 
 async def authenticate(request: Request) -> Access:

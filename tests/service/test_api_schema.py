@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from driftline.wire.ids import holder
 from service.api import app, routes, study_checks
+from service.api.dependencies import query_names
 from service.api.rate_limits import Limits
 from service.store.store import Store
 
@@ -24,14 +25,15 @@ CHECKS = pytest.importorskip("schemathesis.specs.openapi.checks", reason=WHY)
 
 PROBES = ["healthz", "readyz", "metrics"]  # take nothing that could be wrong
 ENDLESS = "streamEvents"  # ends only when the study does
-OPERATIONS = [
-    route.operation_id
+ROUTES = [
+    route
     for module in pkgutil.iter_modules(routes.__path__)
     for router in vars(importlib.import_module(f"{routes.__name__}.{module.name}")).values()
     if isinstance(router, APIRouter)
     for route in router.routes
-    if isinstance(route, APIRoute) and route.operation_id not in (*PROBES, ENDLESS)
+    if isinstance(route, APIRoute)
 ]
+OPERATIONS = [route.operation_id for route in ROUTES if route.operation_id not in (*PROBES, ENDLESS)]
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +49,17 @@ def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, str]]:
             store.trials.create(study, 1, new_trials("fedavg", 3))
             yield schemathesis.openapi.from_url(f"{service.server.url}/openapi.json"), study
     store.close()
+
+
+def test_the_query_parameters_that_routes_accept_are_those_of_the_document(api: tuple[Any, str]) -> None:
+    documented = {
+        operation["operationId"]: {one["name"] for one in operation.get("parameters", ()) if one["in"] == "query"}
+        for path in api[0].raw_schema["paths"].values()
+        for operation in path.values()
+    }
+    accepted = {str(route.operation_id): set(query_names(route.dependant)) for route in ROUTES}
+    assert {name: accepted[name] for name in documented} == documented
+    assert sum(map(len, documented.values())) > 10
 
 
 @pytest.mark.parametrize(
