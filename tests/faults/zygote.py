@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from mlflow.store.db import utils as db  # imports MLflow here, so that no fork has to
+from mlflow.store.db import utils as db
 
+from service.garbage import collect_rarely, loaded
 from tests.faults import components, verdict
 from tests.faults.components import Place
 from tests.faults.fuse import Fuse, Kill
@@ -229,15 +230,19 @@ def _import_what_it_used(modules: Path) -> None:
                 with contextlib.suppress(Exception):
                     importlib.import_module(name)
         modules.unlink()
+        loaded()
 
 
 def main() -> None:
     """Answers questions until there are no more; as many at once as the first argument says."""
     torch.set_num_threads(1)
+    collect_rarely()
     components.without_pictures()
+    importlib.import_module("mlflow.store.tracking.sqlalchemy_store")
     newest = db._get_latest_schema_revision()  # MLflow reads all its migrations for it in every process
     db._get_latest_schema_revision = lambda: newest
     at_once = int(sys.argv[1])
+    loaded()
     for line in iter(sys.stdin.readline, ""):
         if not line.strip():
             while _running:
