@@ -131,8 +131,8 @@ class Pack:
         """What turns the counters into modelled time: clients of a round, a model's bytes, operations of a gradient.
 
         `flops_per_example` is None if torch cannot count them, as for a model with operations of its own. If rounds
-        drop clients, `senders_per_round` counts the remaining ones. `joins_seeds` is True for trials that several seeds
-        of in one pack make cheaper (engine/packs/seeds.py).
+        drop clients, `senders_per_round` counts the remaining ones. `joins_seeds` is True if a pack of such trials with
+        several seeds is computed as one large cohort (engine/packs/seeds.py).
         """
         try:
             flops: float | None = gradient_flops(self._setting.model)
